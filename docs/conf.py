@@ -4,8 +4,6 @@ import sys
 import warnings
 from pathlib import Path
 
-from sphinx_gallery.sorting import FileNameSortKey
-
 import calibrant
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
@@ -85,7 +83,7 @@ sphinx_gallery_conf = {
     "examples_dirs": ["../examples/tutorials", "../examples/gallery"],
     "gallery_dirs": ["tutorials", "gallery"],
     "filename_pattern": r"/plot_",
-    "within_subsection_order": FileNameSortKey,
+    "within_subsection_order": "FileNameSortKey",
     "copyfile_regex": r"(?!)",
     "abort_on_example_error": True,
     "capture_repr": (),

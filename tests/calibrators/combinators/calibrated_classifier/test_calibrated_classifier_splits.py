@@ -23,6 +23,7 @@ from sklearn.model_selection import (
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.fixes import parse_version
 
 from calibrant import CalibratedClassifier, Predictions, TemperatureScaling
 from calibrant.calibrators.combinators.calibrated_classifier import HeldOut, pool
@@ -189,6 +190,10 @@ def test_routed_weights_that_nobody_asked_for_are_an_error(blobs):
         unweighted.fit(*blobs, sample_weight=np.ones(120))
 
 
+@pytest.mark.skipif(
+    parse_version(sklearn.__version__) < parse_version("1.8"),
+    reason="before scikit-learn 1.8 a pipeline does not route weights to the score of its last step",
+)
 def test_an_outer_cross_validation_routes_groups_and_weights(blobs, groups):
     X, y = blobs
     weights = 1.0 + np.arange(len(y)) % 3
