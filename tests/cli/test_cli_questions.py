@@ -76,6 +76,21 @@ def test_subgroups(run, data):
     assert "no side column 'nobody'" in run(f"subgroups {QA} --by nobody", 1).output
 
 
+def test_missing_cells_of_side_columns_are_segments_and_dropped_rows_have_none(run, tmp_path):
+    text = (tmp_path / "qa.csv").read_text().splitlines()
+    for line, column in ((3, 2), (4, 3)):  # no site, no age
+        cells = text[line].split(",")
+        cells[column] = ""
+        text[line] = ",".join(cells)
+    text[5] = "," + text[5].split(",", 1)[1]  # no confidence
+    (tmp_path / "qa.csv").write_text("\n".join(text) + "\n")
+    line = f"subgroups {QA} --by site,age --min-rows 1 --drop-missing --format json"
+    content = json.loads(run(line).stdout)
+    sizes = {one["segment"]: one["n_rows"] for one in content["segments"]}
+    assert sizes["site is missing"] == sizes["age is missing"] == 1
+    assert sizes["site = a"] + sizes["site = b"] == 298
+
+
 def test_decisions(run, data):
     content = json.loads(run(f"decisions {QA} --costs 0,9;1,0 --format json").stdout)
     costs = [[0, 9], [1, 0]]
@@ -119,6 +134,15 @@ def test_multilabel_fit_and_apply(run, data, tmp_path):
     assert "--space logits" in run(wrong_space, 1).output
     fewer = "multilabel apply tags.csv --space logits --columns z_a,z_b --calibrator labels.npz -o out.csv"
     assert "3 labels" in run(fewer, 1).output
+
+
+def test_empty_cells_are_missing_outcomes(run, data, tmp_path):
+    text = (tmp_path / "tags.csv").read_text().replace("?", "")
+    (tmp_path / "tags.csv").write_text(text)
+    line = TAGS.removesuffix(" --missing ?")
+    content = json.loads(run(f"multilabel evaluate {line} --method platt --format json").stdout)
+    expected = multilabel_score(log_loss, data["tags"], data["z"], space="logits")
+    assert content["averages"][0]["before"] == pytest.approx(expected)
 
 
 def test_invalid_label_columns(run):

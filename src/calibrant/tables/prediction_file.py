@@ -1,7 +1,7 @@
 """Predictions in a file: read completely, batch by batch, or once for all sums over rows."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -23,6 +23,7 @@ from calibrant.tables.csv_format import Dialect
 from calibrant.tables.file_set import open_source
 from calibrant.tables.label_file import label_of
 from calibrant.tables.score_checks import ScoreParser
+from calibrant.tables.side_columns import columns_of
 from calibrant.tables.source import Batch, Names, Source, as_integers
 
 __all__ = ["CodedRows", "PredictionFile", "Table", "read_predictions", "rows_per_batch"]
@@ -268,10 +269,18 @@ class PredictionFile:
         others = [name for name in (self.label, self.weight, self.group) if name is not None]
         return list(dict.fromkeys([*self.columns.names, *others]))
 
-    def _batches(self, n_rows: int | None, needed: list[str], numbers: list[str]) -> Iterator[Batch]:
+    def side_columns(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+        """Return further columns of the rows that :meth:`read` returns, (n,) each, in another pass."""
+        needed = self._needed
+        return columns_of(self._batches(None, needed, [], names), names)
+
+    def _batches(
+        self, n_rows: int | None, needed: list[str], numbers: list[str], further: Sequence[str] = ()
+    ) -> Iterator[Batch]:
         """Yield the batches of the source, without rows that have a missing value if these are to be dropped."""
         n_kept = n_dropped = 0
-        for batch in self.source.batches(n_rows or rows_per_batch(self.columns), needed, numbers):
+        read = list(dict.fromkeys([*needed, *further]))
+        for batch in self.source.batches(n_rows or rows_per_batch(self.columns), read, numbers):
             if not self._drops:
                 yield batch
                 continue

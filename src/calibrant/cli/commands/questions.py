@@ -60,10 +60,10 @@ def subgroups(
 ) -> None:
     """Test calibration in subgroups of side columns."""
     check_writable(output, file)
-    side = side_columns_of(file, by)
     with Progress("reading") as progress, opened(file, choice, progress) as predictions:
         table = predictions.read(progress.rows)
         check_declared(file, table.predictions)
+        side = side_columns_of(predictions, by)
     found = subgroup_calibration(
         table.labels,
         table.predictions,
@@ -356,19 +356,20 @@ OUTCOMES = {"1": 1.0, "0": 0.0, "true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0
 
 
 def _outcomes(file: Path, name: str, values: Any, missing: str | None) -> Float64Array:
-    words, places = np.unique(values.astype(str), return_inverse=True)
     found = []
-    for word in words.tolist():
-        if missing is not None and word == missing:
+    for value in values.tolist():
+        is_missing = value is None or value != value
+        word = "" if is_missing else str(int(value) if value in (0, 1) else value)
+        if is_missing or word == missing:
             found.append(np.nan)
         elif word.lower() in OUTCOMES:
             found.append(OUTCOMES[word.lower()])
         else:
             raise LabelError(
-                f"{file}: the outcome column {name!r} has the value {word!r}; outcomes are 1 and 0, and --missing names another."
+                f"{file}: the outcome column {name!r} has the value {word!r}; outcomes are 1 and 0, empty cells are missing, "
+                "and --missing names another value for these."
             )
-    outcomes: Float64Array = np.array(found)[places.reshape(-1)]
-    return outcomes
+    return np.array(found)
 
 
 def _interval(low: float | None, high: float | None) -> str:

@@ -1,7 +1,6 @@
 """Side columns, cost matrices and correctness columns of commands."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import click
@@ -11,17 +10,17 @@ from calibrant.arrays import Float64Array
 from calibrant.cli.confidence import GIVEN
 from calibrant.errors import ParameterError
 from calibrant.predictions import Predictions
-from calibrant.tables.prediction_file import Table
-from calibrant.tables.side_columns import chosen_columns, read_side_columns
+from calibrant.tables.prediction_file import PredictionFile, Table
+from calibrant.tables.side_columns import chosen_columns
 
 __all__ = ["by_correctness", "cost_matrix", "side_columns_of"]
 
 
-def side_columns_of(file: Path, names: str | None) -> dict[str, Any] | None:
+def side_columns_of(predictions: PredictionFile, names: str | None) -> dict[str, Any] | None:
     """Return the side columns of a file by their names, separated by commas."""
     if names is None:
         return None
-    return read_side_columns(file, chosen_columns(file, names))
+    return predictions.side_columns(chosen_columns(predictions.path, names))
 
 
 def cost_matrix(text: str | None) -> Float64Array | None:

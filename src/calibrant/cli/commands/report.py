@@ -58,9 +58,9 @@ def report(
     earlier = earlier_report(baseline, chosen)
     names = names_of(methods)
     options: dict[str, Any] = {"methods": names, "cv": cv, "title": title or shown_name(file)}
-    matrix, side = cost_matrix(costs), side_columns_of(file, by)
+    matrix = cost_matrix(costs)
     with Progress("reading") as progress, opened(file, choice, progress) as predictions:
-        if predictions.approximate_scores() > SCORES_IN_MEMORY and matrix is None and side is None:
+        if predictions.approximate_scores() > SCORES_IN_MEMORY and matrix is None and by is None:
             assessment = assessed_in_batches(predictions, level, progress, **options)
         else:
             table = predictions.read(progress.rows)
@@ -71,7 +71,7 @@ def report(
                 table.predictions,
                 sample_weight=table.weights,
                 groups=table.groups,
-                side_columns=side,
+                side_columns=side_columns_of(predictions, by),
                 costs=matrix,
                 level=level,
                 progress=progress.update,
