@@ -25,7 +25,13 @@ found = subgroup_calibration(y, p, columns, depth=2, random_state=0)
 order = np.argsort(found.p_value)[:10][::-1]
 difference, low, high = found.difference[order], found.low[order], found.high[order]
 _, ax = plt.subplots(figsize=(7, 4))
-ax.errorbar(difference, range(len(order)), xerr=[difference - low, high - difference], fmt="o", capsize=3)
+ax.errorbar(
+    difference,
+    range(len(order)),
+    xerr=[difference - low, high - difference],
+    fmt="o",
+    capsize=3,
+)
 ax.axvline(0, color="grey", linestyle=":")
 ax.set(
     yticks=range(len(order)),
