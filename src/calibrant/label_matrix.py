@@ -110,7 +110,7 @@ class LabelOutcomes:
     Attributes
     ----------
     outcomes : ndarray of shape (n, L)
-        1 for a label that the row has, 0 for one that it has not, NaN where nobody knows.
+        1 if the row has the label, 0 if not, NaN if the outcome is missing.
     weights : ndarray of shape (n,) or None
     """
 

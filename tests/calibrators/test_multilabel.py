@@ -20,6 +20,7 @@ from calibrant import (
     PlattScaling,
     Predictions,
     TemperatureScaling,
+    registry,
 )
 from calibrant.calibrators.combinators.multilabel.label_map import LabelMap, label_penalty
 from calibrant.calibrators.monotone.piecewise_linear import SegmentMaps
@@ -60,6 +61,17 @@ def test_separate_maps_equal_a_loop_of_binary_fits_bit_for_bit(base, dtype, spac
         known = ~np.isnan(y[:, label])
         alone = clone(base).fit(parse(scores[known, label]), y[known, label].astype(int), weights[known])
         assert (found[:, label] == alone.predict_proba(parse(scores[:, label]))[:, 1]).all()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", registry.calibrators())
+def test_every_method_of_the_registry_equals_a_loop(name):
+    p, y = task(80, 2)
+    found = MultilabelCalibration(name).fit(p, y).predict_proba(p)
+    for label in range(2):
+        alone = registry.make(name).fit(p[:, label], y[:, label].astype(int))
+        assert (found[:, label] == alone.predict_proba(p[:, label])[:, 1]).all()
 
 
 def test_labels_by_registry_name_lists_and_frames():
@@ -154,7 +166,7 @@ def test_the_shared_map_beats_separate_ones_on_few_rows():
 def test_labels_with_one_outcome():
     p, y = task(100, 3)
     y[:, 1] = 0
-    with pytest.warns(MissingClassWarning, match="label 1 are all alike"):
+    with pytest.warns(MissingClassWarning, match="label 1 has a single outcome"):
         separate = MultilabelCalibration("platt").fit(p, y)
     assert (separate.predict_proba(p)[:, 1] == p[:, 1]).all()
     shared = MultilabelCalibration().fit(p, y).predict_proba(p)

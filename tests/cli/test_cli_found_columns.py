@@ -218,7 +218,10 @@ def test_a_report_is_compared_with_an_earlier_one(run, folder):
     assert error == (
         "Error: val.csv is not a report in JSON, which 'calibrant report --format json' writes.\n"
     )
-    assert "--baseline is for HTML" in run("report test.csv --format json --baseline a", expected=2).stderr
+    assert (
+        "--baseline is for HTML"
+        in run("report test.csv --format json --baseline val-report.json", expected=2).stderr
+    )
     error = run(
         "report test.csv --baseline val-report.json -o val-report.json --format html", expected=1
     ).stderr

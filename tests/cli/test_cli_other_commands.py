@@ -3,6 +3,7 @@
 # ruff: noqa: F811 (fixtures are imported, since a second file of fixtures would confuse the doctests)
 
 import json
+from dataclasses import dataclass
 
 import pytest
 from animal_files import COLUMNS, folder, probabilities, run  # noqa: F401
@@ -68,7 +69,10 @@ def test_report_writes_a_page(run, folder, name, start):
 def test_report_passes_everything_on(run, folder, monkeypatch):
     given = {}
 
+    @dataclass
     class Assessed:
+        origin: object = None
+
         def to_json(self):
             return "{}"
 

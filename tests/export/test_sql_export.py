@@ -1,11 +1,12 @@
 """SQL: every method in DuckDB, most in Spark, some in SQLite, all dialects by their parsers, and names that try to escape."""
 
+import os
 import sqlite3
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from export_cases import WITH_GRAPH, assert_same, cases
+from export_cases import FLOATS, WITH_GRAPH, assert_same, cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from methods import fitted, problem
@@ -76,9 +77,8 @@ def test_float32_is_rounded_where_the_library_rounds():
 @pytest.mark.parametrize("dialect", sorted(set(DIALECTS) - {"duckdb"}))
 def test_other_dialects_are_what_their_parsers_understand(dialect):
     """Each one, read by the parser of its dialect and run in DuckDB, gives the same numbers."""
-    for case in cases(
-        3, ["temperature", "dirichlet", "isotonic", "iop", "top-label-binning"], floats=["float64"]
-    ):
+    names = ["temperature", "dirichlet", "isotonic", "iop", "top-label-binning"]
+    for case in cases(3, names, floats=FLOATS if dialect == "postgres" else ["float64"]):
         text = sql_of(case.exportable, dialect)
         columns = list(case.exportable.columns)
         again = sqlglot.transpile(text, read=dialect, write="duckdb")
@@ -87,8 +87,9 @@ def test_other_dialects_are_what_their_parsers_understand(dialect):
 
 
 @pytest.mark.slow
-def test_sqlite_runs_every_method_of_two_classes():
-    run_in_sqlite(cases(2, floats=["float64"]))
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_sqlite_runs_every_method(n_classes):
+    run_in_sqlite(cases(n_classes, floats=["float64"]))
 
 
 def test_sqlite_runs_methods_of_all_kinds():
@@ -108,7 +109,8 @@ def run_in_sqlite(chosen):
         connection.execute("DROP TABLE IF EXISTS predictions")
         names = ", ".join(f'"{name}" REAL' for name in case.exportable.columns)
         connection.execute(f"CREATE TABLE predictions ({names})")
-        connection.executemany("INSERT INTO predictions VALUES (?, ?)", case.rows.tolist())
+        places = ", ".join("?" * len(case.exportable.columns))
+        connection.executemany(f"INSERT INTO predictions VALUES ({places})", case.rows.tolist())
         found = connection.execute(sql_of(case.exportable, "sqlite")).fetchall()
         assert_same(case, np.array(found))
     connection.close()
@@ -138,6 +140,40 @@ def test_methods_in_spark(tmp_path):
             assert_same(case, np.array(found))
     finally:
         session.stop()
+
+
+@pytest.mark.parametrize("kind", FLOATS)
+def test_no_row_takes_the_logarithm_of_zero(kind):
+    """Postgres refuses it, also where the result is not used."""
+    strict = "CREATE MACRO strict(x) AS CASE WHEN x <= 0 THEN error('logarithm of zero') ELSE ln(x) END"
+    for case in cases(3, ["dirichlet", "ets", "beta"], floats=[kind]):
+        connection = duckdb.connect()
+        connection.execute(strict)
+        names = ", ".join(f'"{name}" DOUBLE' for name in case.exportable.columns)
+        connection.execute(f"CREATE TABLE predictions ({names})")
+        connection.executemany("INSERT INTO predictions VALUES (?, ?, ?)", case.rows.astype(float).tolist())
+        text = sql_of(case.exportable, "postgres").replace("LN(", "strict(")
+        assert_same(case, np.array(connection.execute(text).fetchall()))
+
+
+@pytest.mark.slow
+def test_methods_in_postgres():
+    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'psycopg[binary]'")
+    address = os.environ.get("CALIBRANT_POSTGRES")
+    if address is None:
+        pytest.skip("set CALIBRANT_POSTGRES to a connection string, such as 'dbname=test'")
+    with psycopg.connect(address) as connection:
+        for case in cases(3, sorted(set(WITH_GRAPH) - LARGE)):
+            columns = case.exportable.columns
+            names = ", ".join(f'"{name}" double precision' for name in columns)
+            connection.execute("DROP TABLE IF EXISTS predictions")
+            connection.execute(f"CREATE TEMPORARY TABLE predictions ({names})")
+            with connection.cursor() as cursor:
+                places = ", ".join(["%s"] * len(columns))
+                rows = case.rows.astype(np.float64).tolist()
+                cursor.executemany(f"INSERT INTO predictions VALUES ({places})", rows)
+            found = connection.execute(sql_of(case.exportable, "postgres")).fetchall()
+            assert_same(case, np.array(found))
 
 
 # Names

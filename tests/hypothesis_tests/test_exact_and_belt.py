@@ -151,7 +151,7 @@ def test_calibrated_predictions_are_rarely_rejected():
 
 
 def test_invalid_rows_of_a_belt():
-    with pytest.raises(LabelError, match="alike"):
+    with pytest.raises(LabelError, match="same outcome"):
         calibration_belt([1, 1], [0.2, 0.3])
     with pytest.raises(ParameterError, match="different probabilities"):
         calibration_belt([0, 1], [0.3, 0.3])

@@ -48,10 +48,11 @@ def test_a_report_of_an_earlier_version_can_be_read_and_written():
     """Written by version 0.1.0, with shortened arrays."""
     text = (Path(__file__).parent / "report_schema_1.json").read_text(encoding="utf-8")
     earlier = Assessment.from_json(text)
-    # The section on selective prediction, the power against kinds of errors and the origin came later.
+    # These parts came later.
     given = json.loads(text)
+    later = {"selective": [], "origin": None, "decisions": None, "subgroups": None}
     verdict = {**given["verdict"], "detectable": []}
-    assert earlier.to_dict() == {**given, "selective": [], "verdict": verdict, "origin": None}
+    assert earlier.to_dict() == {**given, **later, "verdict": verdict}
     assert earlier.recommendation.methods[1].log_loss_difference.high < 0
     assert "## Try the calibrator" in earlier.to_markdown()
 

@@ -49,7 +49,7 @@ def subgroups(**options: Any) -> None:
     P-values allow for the search over all segments, and intervals hold for all
     of them together.
     """
-    worker("questions", "subgroups")(**options)
+    worker("questions", "subgroups", options["file"])(**options)
 
 
 @click.command()
@@ -70,7 +70,7 @@ def decisions(**options: Any) -> None:
 
     With a calibrator, what recalibration is worth per 1,000 rows.
     """
-    worker("questions", "decisions")(**options)
+    worker("questions", "decisions", options["file"], options["calibrator"])(**options)
 
 
 @click.group(cls=InOrder)
@@ -128,7 +128,7 @@ method_option = click.option(
 @format_options
 def evaluate_labels(**options: Any) -> None:
     """Measure labels before and after calibration, by cross-validation."""
-    worker("questions", "evaluate_labels")(**options)
+    worker("questions", "evaluate_labels", options["file"])(**options)
 
 
 @multilabel.command(name="fit")
@@ -140,7 +140,7 @@ def evaluate_labels(**options: Any) -> None:
 )
 def fit_labels(**options: Any) -> None:
     """Fit the calibrators of all labels, and save them."""
-    worker("questions", "fit_labels")(**options)
+    worker("questions", "fit_labels", options["file"])(**options)
 
 
 @multilabel.command(name="apply")
@@ -155,7 +155,7 @@ def fit_labels(**options: Any) -> None:
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Output file.")
 def apply_labels(**options: Any) -> None:
     """Replace the scores of all labels by calibrated probabilities."""
-    worker("questions", "apply_labels")(**options)
+    worker("questions", "apply_labels", options["file"], options["calibrator_path"])(**options)
 
 
 @multilabel.command(name="report")
@@ -168,4 +168,4 @@ def apply_labels(**options: Any) -> None:
 )
 def report_labels(**options: Any) -> None:
     """Write a report on all labels, before and after calibration."""
-    worker("questions", "report_labels")(**options)
+    worker("questions", "report_labels", options["file"])(**options)

@@ -68,8 +68,8 @@ def predict_proba(
     >>> from calibrant import TemperatureScaling
     >>> fitted = TemperatureScaling().fit([[0.9, 0.1]] * 4, [0, 0, 0, 1])
     >>> table = pa.table({"p_0": [0.9], "p_1": [0.1]})
-    >>> predict_proba(fitted, table, columns="p_*").read_all()["calibrated_0"].to_numpy().round(6)
-    array([0.75])
+    >>> round(predict_proba(fitted, table, columns="p_*").read_all()["calibrated_0"][0].as_py(), 6)
+    0.75
     """
     space = calibrator.space_ if space is None else space
     if is_spark_frame(frame) or engine == "spark":

@@ -153,7 +153,7 @@ def _read(text: bytes) -> Exportable:
             and len(own) == number
             and all(type(name) is str for name in own)
             and len(set(own)) == len(own),
-            f"{key} must be {number} different texts",
+            f"{key} must be {number} different texts" if number > 1 else f"{key} must be one text",
         )
         names.append(tuple(own))
     probe = content["probe"]

@@ -151,7 +151,9 @@ def calibration_belt(
     event, words = chosen_event(data, kind)
     outcomes = event.occurred.astype(np.float64)
     if outcomes.min() == outcomes.max():
-        raise LabelError("the belt needs rows with the event and rows without it; all rows are alike.")
+        raise LabelError(
+            "the belt needs rows with the event and rows without it; all rows have the same outcome."
+        )
     log_odds = _log_odds(event)
     levels = len(np.unique(log_odds))
     if levels < 2:

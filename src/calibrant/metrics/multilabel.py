@@ -37,7 +37,7 @@ def multilabel_score(
     metric : function
         A metric for two classes, such as :func:`log_loss`, :func:`brier_score` or :func:`classwise_ece`.
     y_true : array or frame of shape (n, L)
-        Outcomes: 1 if the row has the label, 0 if not, NaN if that is unknown.
+        Outcomes: 1 if the row has the label, 0 if not, NaN if the outcome is missing.
     y_proba : array or frame of shape (n, L), or list of L arrays (n, 2)
         Probabilities of the labels.
     average : {"macro", "micro", "weighted", "none"}, default="macro"

@@ -64,7 +64,10 @@ def watched(seconds: float) -> Iterator[None]:
     finally:
         with lock:
             over.set()
-            _raise_in(thread, None)  # cancels an error that was sent and has not arrived
+            if is_up.is_set():
+                # Cancels an error that was sent and has not arrived. Without one, Python 3.11 would look for it forever,
+                # and under a profiler or debugger never go on.
+                _raise_in(thread, None)
         watcher.join()
 
 

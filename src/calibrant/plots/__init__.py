@@ -32,6 +32,7 @@ from calibrant.plots.simplex.map import (
     simplex_map,
 )
 from calibrant.plots.simplex.predictions import SimplexDisplay
+from calibrant.plots.subgroup_display import SubgroupDisplay
 from calibrant.plots.temperature_histogram_display import TemperatureHistogramDisplay
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "SimplexMap",
     "SimplexMapComparisonDisplay",
     "SimplexMapDisplay",
+    "SubgroupDisplay",
     "TemperatureHistogramDisplay",
     "bin_sensitivity",
     "classwise_reliability",

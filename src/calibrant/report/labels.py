@@ -207,7 +207,7 @@ def assess_labels(
     Parameters
     ----------
     Y : array or frame of shape (n, L)
-        Outcomes: 1 if the row has the label, 0 if not, NaN if that is unknown.
+        Outcomes: 1 if the row has the label, 0 if not, NaN if the outcome is missing.
     P : array or frame of shape (n, L), or list of L arrays (n, 2)
         Scores of the labels, of rows that the classifier was not trained on.
     method : str or Calibrator, default="shared"

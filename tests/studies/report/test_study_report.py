@@ -53,8 +53,12 @@ def test_what_is_written(tmp_path):
         "report.md",
         "results.csv",
         "tables/table-01.csv",
+        "tables/table-01.tex",
         "tables/table-02.csv",
+        "tables/table-02.tex",
     ]
+    text = (tmp_path / "new" / "folder" / "tables" / "table-01.tex").read_text()
+    assert all(text.count(f"\\{rule}") == 1 for rule in ("toprule", "bottomrule", "caption"))
     with (tmp_path / "new" / "folder" / "results.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 8

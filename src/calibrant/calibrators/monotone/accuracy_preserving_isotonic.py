@@ -94,7 +94,7 @@ class AccuracyPreservingIsotonic(Calibrator):
         about this probability, in whatever column.
         """
         check_is_fitted(self)
-        predictions = self._parsed(X)
+        predictions = self._parsed(X).with_floor(self.floor_)
         return evaluated(self._pooled, predictions)
 
     def _pooled(self, given: TracedPredictions) -> Value:

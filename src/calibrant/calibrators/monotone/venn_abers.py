@@ -146,7 +146,7 @@ class VennAbersCalibration(BinaryMethod):
         probability.
         """
         check_is_fitted(self)
-        predictions = self._parsed(X)
+        predictions = self._parsed(X).with_floor(self.floor_)
         columns = self.present_columns_
         if columns is None:
             return self._intervals(predictions)

@@ -106,7 +106,7 @@ class OneVsRest(Calibrator):
         classifier's probability, and the others their probability given that the class is one of them.
         """
         check_is_fitted(self)
-        predictions = self._parsed(X)
+        predictions = self._parsed(X).with_floor(self.floor_)
         return evaluated(self._all_separate, predictions)
 
     def _all_separate(self, given: TracedPredictions) -> Value:

@@ -216,8 +216,9 @@ SEVERITY = (
 )
 
 
-COST_OF_FIT = FitCost(0.007, classes=2.0)
-COST_OF_SEARCH = FitCost(0.15, classes=2.0)
+COST_WITHOUT_PENALTY = FitCost(0.007, classes=2.0)
+COST_OF_FIT = FitCost(0.005, classes=1.4)
+COST_OF_SEARCH = FitCost(0.05, classes=1.4)
 
 
 class AffineScaling(ParametricCalibrator):
@@ -226,9 +227,10 @@ class AffineScaling(ParametricCalibrator):
     @property
     def fit_cost(self) -> FitCost:  # type: ignore[override]
         """Cost of a fit; a search for regularisation strengths fits every fold several times."""
+        if self.penalty is None:
+            return COST_WITHOUT_PENALTY
         is_known = is_number(self.reg_lambda) and (self.reg_mu is None or is_number(self.reg_mu))
-        is_searched = self.penalty is not None and not is_known
-        return COST_OF_SEARCH if is_searched else COST_OF_FIT
+        return COST_OF_FIT if is_known else COST_OF_SEARCH
 
     def __init__(
         self,

@@ -11,7 +11,6 @@ from calibrant.arrays import Float64Array
 from calibrant.cli.commands.questions_input import cost_matrix, side_columns_of
 from calibrant.cli.commands.report import chosen_output
 from calibrant.cli.console import print_notes, printed, tell
-from calibrant.cli.definitions import check_exists
 from calibrant.cli.files import check_writable, opened
 from calibrant.cli.progress import Progress
 from calibrant.cli.rendering import Result, Section, deliver, number_text
@@ -135,7 +134,6 @@ def decisions(
     matrix = cost_matrix(costs)
     fitted = None
     if calibrator is not None:
-        check_exists(calibrator)
         fitted = load(calibrator)
     with Progress("reading") as progress, opened(file, choice, progress) as predictions:
         table = predictions.read(progress.rows)
@@ -297,7 +295,6 @@ def fit_labels(
 def apply_labels(file: Path, space: str, columns: str, calibrator_path: Path, output: Path) -> None:
     """Replace the scores of all labels by calibrated probabilities."""
     check_writable(output, calibrator_path)
-    check_exists(calibrator_path)
     fitted = MultilabelCalibration.load(calibrator_path)
     if space != fitted.space:
         raise ParameterError(f"{calibrator_path} was fitted to {fitted.space}; give --space {fitted.space}.")

@@ -93,9 +93,13 @@ def _clipped(a: Arithmetic, x: Term, low: float, high: float) -> Term:
 @_emits("log")
 def _log(operation: Any, a: Arithmetic, *values: Terms) -> Terms:
     floor, least = number(operation.floor), a.number(np.log(operation.floor))
-    return [
-        when(text_of("{} > {}", x, floor), maximum(a.log(x), least), least) for x in a.query.stored(values[0])
-    ]
+    results = []
+    for x in a.query.stored(values[0]):
+        is_above = text_of("{} > {}", x, floor)
+        # A rounded logarithm may be a column of its own, which is computed for zeros too.
+        safe = a.query.named(when(is_above, x, ONE))
+        results.append(when(is_above, maximum(a.log(safe), least), least))
+    return results
 
 
 def _decay(a: Arithmetic, x: Term) -> Term:

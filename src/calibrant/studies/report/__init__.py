@@ -1,11 +1,13 @@
-"""Write the report of a study: tables and figures as CSV, Markdown and HTML."""
+"""Write the report of a study: tables and figures as CSV, LaTeX, Markdown and HTML."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from calibrant.errors import ParameterError
 from calibrant.persistence.replacing import replacing
+from calibrant.presentation import as_latex
 from calibrant.studies.pictures import pictures_of_predictions
 from calibrant.studies.report.contents import contents_of
 from calibrant.studies.report.markdown import report_markdown
@@ -15,7 +17,7 @@ from calibrant.studies.shown_checks import check_shown
 
 __all__ = ["write_report"]
 
-FORMATS = ("csv", "markdown", "html")
+FORMATS = ("csv", "latex", "markdown", "html")
 
 
 def write_report(
@@ -34,9 +36,10 @@ def write_report(
     ----------
     results : Results
     folder : str or Path
-        Receives ``results.csv`` with one line per unit, ``tables/*.csv``, ``pictures/*.svg`` with their numbers as CSV,
-        ``report.md`` and ``report.html``. Created if it does not exist; other files in it are kept.
-    formats : collection of {"csv", "markdown", "html"}
+        Receives ``results.csv`` with one line per unit, ``tables/*.csv`` and ``tables/*.tex`` (with booktabs rules),
+        ``pictures/*.svg`` with their numbers as CSV, ``report.md`` and ``report.html``. Created if it does not exist; other
+        files in it are kept.
+    formats : collection of {"csv", "latex", "markdown", "html"}
         Formats to write. SVG files are written with Markdown; the page contains the figures.
     cache_folder : Path, optional
         Folder of cached predictions of classifiers, for diagrams of predictions.
@@ -71,6 +74,10 @@ def write_report(
             files[f"tables/{table.options.name}.csv"] = table.to_csv().encode()
         for picture in contents.pictures:
             files |= {f"pictures/{name}.csv": text.encode() for name, text in picture.numbers.items()}
+    if "latex" in formats:
+        for table in contents.tables:
+            shown = replace(table.presented(), caption=table.options.caption)
+            files[f"tables/{table.options.name}.tex"] = as_latex(shown).encode()
     if "markdown" in formats:
         for picture in contents.pictures:
             drawn = {f"pictures/{name}.svg": svg for name, svg in picture.drawings.items() if svg is not None}

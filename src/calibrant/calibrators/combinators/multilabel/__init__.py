@@ -66,13 +66,13 @@ class MultilabelCalibration(BaseEstimator):  # type: ignore[misc]
     -----
     *Missing outcomes* are NaN. They do not count, so labels may have different numbers of rows.
 
-    *Labels with one outcome only* keep their probabilities if maps are separate, with a warning. The shared map covers them.
+    *Labels with a single outcome* keep their probabilities if maps are separate, with a warning. The shared map covers them.
 
     *Order.* The shared curve is increasing, a separate slope :math:`v_l` may make the map of a label decrease if its rows
     are inverted.
 
     Costs L binary fits, on several threads for large data; ``"shared"`` one Newton fit of about 2L + 8 parameters in
-    O(nL) per step, times the number of folds and strengths; at most 262,144 scores take part in the choice.
+    O(nL) per step, times the number of folds and strengths; at most 131,072 scores take part in the choice.
 
     Examples
     --------
@@ -113,7 +113,7 @@ class MultilabelCalibration(BaseEstimator):  # type: ignore[misc]
         X : array or frame of shape (n, L), or list of L arrays (n, 2)
             Scores of the labels.
         Y : array, frame or sparse matrix of shape (n, L)
-            Outcomes: 1 if the row has the label, 0 if not, NaN if that is unknown.
+            Outcomes: 1 if the row has the label, 0 if not, NaN if the outcome is missing.
         sample_weight : array of shape (n,), optional
             A weight of two is equivalent to including the row twice.
         """
@@ -197,7 +197,7 @@ class MultilabelCalibration(BaseEstimator):  # type: ignore[misc]
             shown = ", ".join(scores.name(label) for label in alone[:SHOWN])
             more = f" and {len(alone) - SHOWN} more" if len(alone) > SHOWN else ""
             warn_user(
-                f"the known outcomes of label {shown}{more} are all alike; the probabilities of such labels stay as they are.",
+                f"label {shown}{more} has a single outcome in the calibration set; such labels keep their probabilities.",
                 MissingClassWarning,
             )
         return [
@@ -215,7 +215,7 @@ def _made(method: str | Calibrator) -> Calibrator:
 
 
 def _fitted(base: Calibrator, scores: LabelScores, outcomes: LabelOutcomes, label: int) -> Calibrator | None:
-    """Return the map of one label; None if its known outcomes are all alike."""
+    """Return the map of one label; None if it has a single outcome."""
     rows, known, weights = outcomes.of_label(label)
     counted = known if weights is None else known[weights > 0]
     if len(np.unique(counted)) < 2:

@@ -1,5 +1,6 @@
 """Fit of one map for several labels: a shared curve, and penalised slopes and shifts of the labels."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -22,9 +23,9 @@ from calibrant.solvers import Solution, newton_steps
 __all__ = ["SharedFit", "fit_shared"]
 
 STRENGTHS = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)
-"""Strengths that cross-validation compares, from labels that are all alike to labels on their own."""
+"""Strengths that cross-validation compares in this order, from labels that are all alike to labels on their own."""
 
-SEARCH_ENTRIES = 2**18
+SEARCH_ENTRIES = 2**17
 """Scores that the search for a strength uses at most: the strength does not depend on the number of rows."""
 
 TOLERANCE, SEARCH_TOLERANCE = 1e-9, 1e-5  # nats
@@ -62,8 +63,7 @@ def fit_shared(
     rows = _Rows.of(pooled, scores, outcomes)
     strengths, losses = np.empty(0), np.empty(0)
     if isinstance(strength, str):
-        strengths = np.array(STRENGTHS)
-        losses = _held_out_losses(rows, cv)
+        strengths, losses = _held_out_losses(rows, cv)
         strength = float(strengths[np.argmin(losses)])
     solution = rows.solved(strength, TOLERANCE)
     solution.warn_unless_converged("MultilabelCalibration")
@@ -131,12 +131,11 @@ class _Rows:
 
     def solved(self, strength: float, tolerance: float) -> Solution:
         """Return the optimum of one strength."""
-        return self.path((strength,), tolerance)[0]
+        return next(self.path((strength,), tolerance))
 
-    def path(self, strengths: tuple[float, ...], tolerance: float) -> list[Solution]:
-        """Return the optima of several strengths, each started at the one before."""
+    def path(self, strengths: tuple[float, ...], tolerance: float) -> Iterator[Solution]:
+        """Yield the optima of several strengths, each started at the one before."""
         rows = ArrayRows(self.log_odds, self.outcomes, self.weights)
-        found: list[Solution] = []
         expansion: Any = None
         for strength in strengths:
             family = self.family(strength)
@@ -150,8 +149,7 @@ class _Rows:
                 solution, expansion, _ = newton_steps(
                     objective, at, family.lower(), tolerance=tolerance, confirm_runaway=True
                 )
-            found.append(solution)
-        return found
+            yield solution
 
     def losses(self, theta: Vector) -> float:
         """Return the sum of the log-loss over all known outcomes."""
@@ -159,25 +157,31 @@ class _Rows:
         return self.family(0.0).without_penalty().objective(rows).data_loss(theta) * rows.total_weight
 
 
-def _held_out_losses(rows: _Rows, cv: int) -> Float64Array:
-    """Return the cross-validated log-loss per outcome of every strength."""
+def _held_out_losses(rows: _Rows, cv: int) -> tuple[Float64Array, Float64Array]:
+    """Return strengths, the strongest first, and their cross-validated log-loss per outcome, until it rises twice."""
     some = max(1, SEARCH_ENTRIES // rows.log_odds.shape[1])
-    keys = [rows.log_odds.sum(axis=1), np.nansum(rows.outcomes, axis=1)]
     seed = content_seed(rows.outcomes)
     if len(rows.log_odds) > some:
-        order = np.lexsort((*reversed(keys),))
+        order = np.lexsort(tuple(reversed(_keys(rows))))
         rows = rows.take(order[:: -(-len(order) // some)])
-        keys = [rows.log_odds.sum(axis=1), np.nansum(rows.outcomes, axis=1)]
-    losses = np.zeros(len(STRENGTHS))
-    for fold in folds_by_content(keys, rows.weights, min(cv, len(rows.log_odds)), seed):
-        test = rows.take(fold.test_rows, fold.test_weights)
-        for place, solution in enumerate(
-            rows.take(fold.train_rows, fold.train_weights).path(STRENGTHS, SEARCH_TOLERANCE)
-        ):
-            losses[place] += test.losses(solution.theta)
+    folds = []
+    for fold in folds_by_content(_keys(rows), rows.weights, min(cv, len(rows.log_odds)), seed):
+        train = rows.take(fold.train_rows, fold.train_weights)
+        folds.append((train.path(STRENGTHS, SEARCH_TOLERANCE), rows.take(fold.test_rows, fold.test_weights)))
+    losses: list[float] = []
+    for _ in STRENGTHS:
+        losses.append(sum(test.losses(next(path).theta) for path, test in folds))
+        if len(losses) - 1 >= int(np.argmin(losses)) + 2:
+            break
     known = ~np.isnan(rows.outcomes)
     weights = np.ones(len(known)) if rows.weights is None else rows.weights
-    return losses / float(weights @ known.sum(axis=1))
+    total = float(weights @ known.sum(axis=1))
+    return np.array(STRENGTHS[: len(losses)]), np.array(losses) / total
+
+
+def _keys(rows: _Rows) -> list[Vector]:
+    """Return numbers by which rows are sorted, so that their order does not matter."""
+    return [rows.log_odds.sum(axis=1), np.nansum(rows.outcomes, axis=1)]
 
 
 def _of_label(

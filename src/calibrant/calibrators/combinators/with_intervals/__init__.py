@@ -269,7 +269,7 @@ class WithIntervals(Calibrator):
             )
         level = self.level if level is None else level
         check_level(level)
-        predictions = self._parsed(X)
+        predictions = self._parsed(X).with_floor(self.floor_)
         probabilities = self._calibrated_rows(predictions)
         ends = []
         for inner, outermost in zip(
@@ -303,7 +303,7 @@ class WithIntervals(Calibrator):
                 result[:, rows] = block[:n]
             return (result,)
 
-        return np.asarray(self._given_seen(self._parsed(X), drawn)[0])
+        return np.asarray(self._given_seen(self._parsed(X).with_floor(self.floor_), drawn)[0])
 
     @property
     def fit_cost(self) -> JointCost | None:  # type: ignore[override]

@@ -70,7 +70,7 @@ class LatentIntervals(Calibrator):
         """
         check_is_fitted(self)
         check_level(level)
-        predictions = self._parsed(X)
+        predictions = self._parsed(X).with_floor(self.floor_)
         calibrated = self.transform(predictions)
         probabilities = self._calibrated_rows(predictions)
         scores = self._scores_of(predictions)

@@ -325,7 +325,7 @@ class DecisionCalibration(Calibrator):
     (array([0, 1]), array([1, 1]))
     """
 
-    fit_cost: ClassVar[FitCost | None] = FitCost(0.05, classes=0.5)
+    fit_cost: ClassVar[FitCost | None] = FitCost(0.08, classes=0.5, copies=30.0)
     traits = Traits(contains_identity=True)
     structure: ClassVar[tuple[str, ...]] = ("violation_of", "crop")
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"decision": {}}
@@ -463,9 +463,10 @@ class DecisionCalibration(Calibrator):
 
     def _chosen(self, data: LabelledPredictions, points: Points, plan: Plan) -> int:
         """Return the cross-validated number of repairs; 0 for a single point."""
-        splits = [(fold.train(), fold.test()) for fold in point_folds(points, data, self.cv)]
-        if not splits:
+        folds = point_folds(points, data, self.cv)
+        if not folds:
             return 0
+        splits = ((fold.train(), fold.test()) for fold in folds)
         held_out = losses_held_out(splits, plan, self.loss, data.predictions.floor)
         self.search_ = {
             "n_iterations": np.arange(len(held_out.losses)),

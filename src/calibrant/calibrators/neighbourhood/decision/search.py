@@ -1,5 +1,6 @@
 """Number of repairs of decision calibration, by cross-validation."""
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -74,15 +75,15 @@ class _Part:
         return _of(loss, PointLosses.of(self.labels, self.weights, given))
 
 
-def losses_held_out(splits: list[tuple[Points, Points]], plan: Plan, loss: Loss, floor: float) -> HeldOut:
+def losses_held_out(splits: Iterable[tuple[Points, Points]], plan: Plan, loss: Loss, floor: float) -> HeldOut:
     """Cross-validate the number of repairs.
 
     All folds proceed together until repairs no longer help, so one pass evaluates all numbers.
 
     Parameters
     ----------
-    splits : list of pairs of Points
-        Training and test points.
+    splits : iterable of pairs of Points
+        Training and test points, of which only the scores and labels are kept.
     plan : Plan
         Settings of the repairs.
     loss : {"brier", "log"}
@@ -90,9 +91,12 @@ def losses_held_out(splits: list[tuple[Points, Points]], plan: Plan, loss: Loss,
     floor : float
         Floor for zeros of uncalibrated predictions.
     """
-    parts = [_Part(train, test, plan) for train, test in splits]
+    parts, without_repairs = [], []
+    for train, test in splits:
+        parts.append(_Part(train, test, plan))
+        without_repairs.append(losses_without_repairs(test, plan, loss, floor))
     weights = np.concatenate([part.weights for part in parts])
-    losses = [np.concatenate([losses_without_repairs(test, plan, loss, floor) for _, test in splits])]
+    losses = [np.concatenate(without_repairs)]
     means = [float(np.average(losses[0], weights=weights))]
     n_numbers = max(part.repairs.scores.size for part in parts)
     while len(means) <= MOST_ITERATIONS and still_gains(means):

@@ -467,7 +467,7 @@ class ParameterizedTemperatureScaling(Calibrator):
     def temperatures(self, X: Any) -> NDArray[np.float64]:
         """Return the temperature of every row, (n,)."""
         check_is_fitted(self)
-        return self._map().temperatures(self._parsed(X))
+        return self._map().temperatures(self._parsed(X).with_floor(self.floor_))
 
     def _fit(self, data: LabelledPredictions) -> None:
         self._check_parameters()

@@ -323,7 +323,7 @@ class LabelShift(Calibrator):
         """
         check_is_fitted(self)
         check_level(level)
-        target = TargetRows.parse(self._parsed(X), sample_weight)
+        target = TargetRows.parse(self._parsed(X).with_floor(self.floor_), sample_weight)
         columns = self.present_columns_
         if columns is None:
             return self._estimated(target, level, self.classes_)
