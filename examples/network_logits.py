@@ -27,7 +27,11 @@ network = LogisticRegression(C=1e4, max_iter=5000).fit(train, train_digits)
 validation_logits = Predictions.from_logits(network.decision_function(validation))
 test_logits = Predictions.from_logits(network.decision_function(test))
 
-for calibrator in (Identity(), TemperatureScaling(), DirichletCalibration(penalty="l2")):
+for calibrator in (
+    Identity(),
+    TemperatureScaling(),
+    DirichletCalibration(penalty="l2"),
+):
     calibrator.fit(validation_logits, validation_digits)
     p = calibrator.predict_proba(test_logits)  # ndarray (n, K)
     print(

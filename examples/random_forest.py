@@ -14,13 +14,17 @@ from calibrant import CalibratedClassifier
 from calibrant.metrics import accuracy, confidence_ece, log_loss
 
 images, digits = load_digits(return_X_y=True)
-train, test, train_digits, test_digits = train_test_split(images, digits, stratify=digits, random_state=0)
+train, test, train_digits, test_digits = train_test_split(
+    images, digits, stratify=digits, random_state=0
+)
 
 forest = RandomForestClassifier(random_state=0)
 models = {
     "uncalibrated": forest,
     "temperature, ensemble": CalibratedClassifier(forest, method="temperature"),
-    "temperature, one map": CalibratedClassifier(forest, method="temperature", ensemble=False),
+    "temperature, one map": CalibratedClassifier(
+        forest, method="temperature", ensemble=False
+    ),
 }
 for name, model in models.items():
     p = model.fit(train, train_digits).predict_proba(test)

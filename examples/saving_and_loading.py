@@ -24,4 +24,7 @@ calibrator.save("calibrator.npz")
 # In another program: the file contains the class name and its parameters.
 loaded = load("calibrator.npz")
 print(loaded)
-print("same predictions:", np.array_equal(loaded.predict_proba(p), calibrator.predict_proba(p)))
+print(
+    "same predictions:",
+    np.array_equal(loaded.predict_proba(p), calibrator.predict_proba(p)),
+)

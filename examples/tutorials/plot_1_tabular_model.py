@@ -17,10 +17,20 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 
 X, y = make_classification(
-    4000, n_features=20, n_informative=8, n_classes=3, n_clusters_per_class=2, flip_y=0.05, random_state=0
+    4000,
+    n_features=20,
+    n_informative=8,
+    n_classes=3,
+    n_clusters_per_class=2,
+    flip_y=0.05,
+    random_state=0,
 )
-X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, stratify=y, random_state=0)
-forest = RandomForestClassifier(100, min_samples_leaf=3, random_state=0).fit(X_train, y_train)
+X_train, X_test, y_train, y_test = train_test_split(
+    X, y, test_size=0.5, stratify=y, random_state=0
+)
+forest = RandomForestClassifier(100, min_samples_leaf=3, random_state=0).fit(
+    X_train, y_train
+)
 
 # %%
 # Measure
@@ -55,7 +65,9 @@ ReliabilityDisplay.from_predictions(y_test, {"random forest": p}, n_bins=10).plo
 
 from calibrant import CalibratedClassifier
 
-calibrated = CalibratedClassifier(forest, method="temperature", cv=3, ensemble=False).fit(X_train, y_train)
+calibrated = CalibratedClassifier(
+    forest, method="temperature", cv=3, ensemble=False
+).fit(X_train, y_train)
 q = calibrated.predict_proba(X_test)
 for metric in (accuracy, log_loss, brier_score, confidence_ece):
     print(f"{metric.__name__:15} {metric(y_test, p):.3f} -> {metric(y_test, q):.3f}")
@@ -64,7 +76,9 @@ for metric in (accuracy, log_loss, brier_score, confidence_ece):
 # Temperature scaling divides all logits by one number, so the predicted class and the accuracy stay the
 # same.
 
-ReliabilityDisplay.from_predictions(y_test, {"uncalibrated": p, "temperature": q}, n_bins=10).plot()
+ReliabilityDisplay.from_predictions(
+    y_test, {"uncalibrated": p, "temperature": q}, n_bins=10
+).plot()
 
 # %%
 # Does another method do better?
@@ -78,7 +92,13 @@ from sklearn.model_selection import cross_val_predict
 from calibrant.comparison import compare
 
 out_of_fold = cross_val_predict(forest, X_train, y_train, method="predict_proba", cv=3)
-print(compare(y_train, out_of_fold, ["temperature", "shared-vector", "dirichlet-l2", "isotonic"]))
+print(
+    compare(
+        y_train,
+        out_of_fold,
+        ["temperature", "shared-vector", "dirichlet-l2", "isotonic"],
+    )
+)
 
 # %%
 # Next: :doc:`/methods` says when to use which method, :doc:`/scikit_learn` has pipelines, groups and grid

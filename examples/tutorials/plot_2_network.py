@@ -19,12 +19,18 @@ from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
 X, y = load_digits(return_X_y=True)
-X = X / 16 + np.random.default_rng(0).normal(0, 0.3, X.shape)  # noise makes the task harder
-X_train, X_rest, y_train, y_rest = train_test_split(X, y, train_size=500, stratify=y, random_state=0)
-X_cal, X_test, y_cal, y_test = train_test_split(X_rest, y_rest, train_size=600, random_state=0)
-network = MLPClassifier((64,), max_iter=1000, tol=1e-4, learning_rate_init=0.003, random_state=0).fit(
-    X_train, y_train
+X = X / 16 + np.random.default_rng(0).normal(
+    0, 0.3, X.shape
+)  # noise makes the task harder
+X_train, X_rest, y_train, y_rest = train_test_split(
+    X, y, train_size=500, stratify=y, random_state=0
 )
+X_cal, X_test, y_cal, y_test = train_test_split(
+    X_rest, y_rest, train_size=600, random_state=0
+)
+network = MLPClassifier(
+    (64,), max_iter=1000, tol=1e-4, learning_rate_init=0.003, random_state=0
+).fit(X_train, y_train)
 
 
 def logits(images):
@@ -41,7 +47,9 @@ from calibrant.metrics import accuracy, confidence_ece, log_loss
 
 calibration = Predictions.from_logits(logits(X_cal))
 test = Predictions.from_logits(logits(X_test))
-print(f"accuracy {accuracy(y_test, test):.3f}, mean confidence {test.probabilities.max(axis=1).mean():.3f}")
+print(
+    f"accuracy {accuracy(y_test, test):.3f}, mean confidence {test.probabilities.max(axis=1).mean():.3f}"
+)
 print(f"log-loss {log_loss(y_test, test):.3f}, ECE {confidence_ece(y_test, test):.3f}")
 
 # %%
@@ -54,9 +62,13 @@ from calibrant.plots import ReliabilityDisplay
 temperature = TemperatureScaling().fit(calibration, y_cal)
 print(f"temperature {temperature.temperature_:.2f}")
 calibrated = temperature.transform(test)
-print(f"log-loss {log_loss(y_test, calibrated):.3f}, ECE {confidence_ece(y_test, calibrated):.3f}")
+print(
+    f"log-loss {log_loss(y_test, calibrated):.3f}, ECE {confidence_ece(y_test, calibrated):.3f}"
+)
 
-ReliabilityDisplay.from_predictions(y_test, {"network": test, "temperature": calibrated}, n_bins=10).plot()
+ReliabilityDisplay.from_predictions(
+    y_test, {"network": test, "temperature": calibrated}, n_bins=10
+).plot()
 
 # %%
 # More parameters
@@ -73,7 +85,9 @@ for name in ("temperature", "structured-vector", "structured-matrix"):
     print(f"{name:18} log-loss {log_loss(y_test, fitted.transform(test)):.3f}")
 
 methods = ["temperature", "structured-vector", "structured-matrix"]
-LearningCurveDisplay.from_predictions(y_cal, calibration, method=methods, sizes=(60, 120, 240, 480)).plot()
+LearningCurveDisplay.from_predictions(
+    y_cal, calibration, method=methods, sizes=(60, 120, 240, 480)
+).plot()
 
 # %%
 # Save

@@ -40,7 +40,9 @@ from calibrant.metrics import classwise_ece
 
 ece = partial(classwise_ece, n_bins=10, strategy="quantile")
 test = consistency_test(ece, y, p, n_resamples=1000)
-print(f"ECE {test.statistic:.4f}, expected if calibrated {test.null_mean:.4f}, p = {test.p_value:.3f}")
+print(
+    f"ECE {test.statistic:.4f}, expected if calibrated {test.null_mean:.4f}, p = {test.p_value:.3f}"
+)
 print(calibration_slope_intercept(y, p))
 
 # %%
@@ -48,7 +50,9 @@ print(calibration_slope_intercept(y, p))
 
 from calibrant.plots import ReliabilityDisplay
 
-ReliabilityDisplay.from_predictions(y, p, strategy="quantile", n_bins=10, mode="consistency").plot()
+ReliabilityDisplay.from_predictions(
+    y, p, strategy="quantile", n_bins=10, mode="consistency"
+).plot()
 
 # %%
 # For whom is it wrong?
@@ -71,7 +75,9 @@ import matplotlib.pyplot as plt
 worst = np.argsort(found.p_value)[:8][::-1]
 difference, low, high = found.difference[worst], found.low[worst], found.high[worst]
 figure, ax = plt.subplots(figsize=(7, 3.5), layout="constrained")
-ax.errorbar(difference, range(8), xerr=[difference - low, high - difference], fmt="o", capsize=3)
+ax.errorbar(
+    difference, range(8), xerr=[difference - low, high - difference], fmt="o", capsize=3
+)
 ax.axvline(0, color="grey", linestyle=":")
 ax.set(
     yticks=range(8),

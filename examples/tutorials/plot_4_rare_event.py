@@ -18,7 +18,9 @@ from sklearn.model_selection import train_test_split
 X, y = make_classification(
     30_000, n_informative=5, weights=[0.98], flip_y=0.005, class_sep=0.8, random_state=3
 )
-X_train, X_rest, y_train, y_rest = train_test_split(X, y, train_size=10_000, stratify=y, random_state=0)
+X_train, X_rest, y_train, y_rest = train_test_split(
+    X, y, train_size=10_000, stratify=y, random_state=0
+)
 X_cal, X_test, y_cal, y_test = train_test_split(
     X_rest, y_rest, train_size=10_000, stratify=y_rest, random_state=0
 )
@@ -40,7 +42,9 @@ calibrator = BetaCalibration().fit(p_cal, y_cal)
 q_test = calibrator.predict_proba(p_test)[:, 1]
 print(f"mean prediction {q_test.mean():.3f}, observed frequency {y_test.mean():.3f}")
 for metric in (log_loss, brier_score, classwise_ece):
-    print(f"{metric.__name__:14} {metric(y_test, p_test):.4f} -> {metric(y_test, q_test):.4f}")
+    print(
+        f"{metric.__name__:14} {metric(y_test, p_test):.4f} -> {metric(y_test, q_test):.4f}"
+    )
 
 # %%
 # Bins of equal width would put nearly all rows into the first bin. Use bins with equal numbers of rows, and
@@ -49,7 +53,10 @@ for metric in (log_loss, brier_score, classwise_ece):
 from calibrant.plots import ReliabilityDisplay
 
 display = ReliabilityDisplay.from_predictions(
-    y_test, {"class weights": p_test, "beta calibration": q_test}, strategy="quantile", n_bins=10
+    y_test,
+    {"class weights": p_test, "beta calibration": q_test},
+    strategy="quantile",
+    n_bins=10,
 ).plot(counts=False, caption=False)
 display.ax_.set(xscale="log", yscale="log", xlim=(1e-3, 1), ylim=(1e-4, 1))
 

@@ -17,7 +17,14 @@ from calibrant.comparison import compare
 from calibrant.synthetic import tasks
 
 rows = tasks()["asymmetric"].sample(2000, random_state=0)
-methods = ["temperature", "vector", "structured-matrix", "dirichlet-l2", "isotonic", "frequency-binning"]
+methods = [
+    "temperature",
+    "vector",
+    "structured-matrix",
+    "dirichlet-l2",
+    "isotonic",
+    "frequency-binning",
+]
 found = compare(rows.labels, rows.predictions, methods)
 print(found)
 
@@ -43,12 +50,26 @@ from calibrant.metrics import log_loss
 
 names = ["uncalibrated", *methods]
 losses = []
-for task_name in ("over-confident", "under-confident", "asymmetric", "confused", "log-linear", "mixed"):
+for task_name in (
+    "over-confident",
+    "under-confident",
+    "asymmetric",
+    "confused",
+    "log-linear",
+    "mixed",
+):
     for seed in range(3):
         task = tasks()[task_name]
-        sample, test = task.sample(500, random_state=seed), task.sample(3000, random_state=100 + seed)
-        fitted = [registry.make(name).fit(sample.predictions, sample.labels) for name in names]
-        losses.append([log_loss(test.labels, one.transform(test.predictions)) for one in fitted])
+        sample, test = (
+            task.sample(500, random_state=seed),
+            task.sample(3000, random_state=100 + seed),
+        )
+        fitted = [
+            registry.make(name).fit(sample.predictions, sample.labels) for name in names
+        ]
+        losses.append(
+            [log_loss(test.labels, one.transform(test.predictions)) for one in fitted]
+        )
 losses = pd.DataFrame(losses, columns=names)
 print(losses.mean().round(4))
 

@@ -14,7 +14,9 @@ from calibrant import DirichletCalibration, TemperatureScaling
 from calibrant.plots import ReliabilityDisplay
 
 X, y = load_digits(return_X_y=True)
-X_train, X_rest, y_train, y_rest = train_test_split(X, y, train_size=600, stratify=y, random_state=0)
+X_train, X_rest, y_train, y_rest = train_test_split(
+    X, y, train_size=600, stratify=y, random_state=0
+)
 X_cal, X_test, y_cal, y_test = train_test_split(
     X_rest, y_rest, train_size=600, stratify=y_rest, random_state=0
 )
@@ -24,6 +26,8 @@ p_cal, p_test = classifier.predict_proba(X_cal), classifier.predict_proba(X_test
 predictions = {
     "uncalibrated": p_test,
     "temperature": TemperatureScaling().fit(p_cal, y_cal).predict_proba(p_test),
-    "Dirichlet": DirichletCalibration(penalty="l2").fit(p_cal, y_cal).predict_proba(p_test),
+    "Dirichlet": DirichletCalibration(penalty="l2")
+    .fit(p_cal, y_cal)
+    .predict_proba(p_test),
 }
 ReliabilityDisplay.from_predictions(y_test, predictions, n_bins=8).plot()

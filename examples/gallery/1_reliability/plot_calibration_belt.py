@@ -12,7 +12,9 @@ from sklearn.naive_bayes import GaussianNB
 
 from calibrant.plots import CalibrationBeltDisplay
 
-X, y = make_classification(3000, n_features=12, n_redundant=6, flip_y=0.1, random_state=0)
+X, y = make_classification(
+    3000, n_features=12, n_redundant=6, flip_y=0.1, random_state=0
+)
 X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
 p_test = GaussianNB().fit(X_train, y_train).predict_proba(X_test)
 

@@ -13,7 +13,9 @@ from sklearn.naive_bayes import GaussianNB
 from calibrant.plots import ReliabilityDisplay
 
 X, y = load_digits(return_X_y=True)
-X_train, X_test, y_train, y_test = train_test_split(X, y, train_size=600, stratify=y, random_state=0)
+X_train, X_test, y_train, y_test = train_test_split(
+    X, y, train_size=600, stratify=y, random_state=0
+)
 classifier = GaussianNB(var_smoothing=1e-2).fit(X_train, y_train)
 
 ReliabilityDisplay.from_estimator(classifier, X_test, y_test, n_bins=10).plot()

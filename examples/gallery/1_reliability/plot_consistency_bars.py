@@ -10,4 +10,6 @@ from calibrant.plots import ReliabilityDisplay
 from calibrant.synthetic import tasks
 
 rows = tasks()["calibrated"].sample(500, random_state=1)
-ReliabilityDisplay.from_predictions(rows.labels, rows.predictions, mode="consistency", n_bins=10).plot()
+ReliabilityDisplay.from_predictions(
+    rows.labels, rows.predictions, mode="consistency", n_bins=10
+).plot()

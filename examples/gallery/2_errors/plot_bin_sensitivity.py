@@ -10,4 +10,6 @@ from calibrant.plots import BinSensitivityDisplay
 from calibrant.synthetic import tasks
 
 rows = tasks()["asymmetric"].sample(2000, random_state=0)
-BinSensitivityDisplay.from_predictions(rows.labels, rows.predictions, n_resamples=50).plot()
+BinSensitivityDisplay.from_predictions(
+    rows.labels, rows.predictions, n_resamples=50
+).plot()

@@ -16,5 +16,10 @@ sizes = [100, 200, 500, 1000, 2000, 5000, 10_000]
 
 _, ax = plt.subplots()
 ax.plot(sizes, [smallest_detectable_error(p[:n]).error for n in sizes], marker="o")
-ax.set(xscale="log", yscale="log", xlabel="number of rows", ylabel="detectable Kuiper error")
+ax.set(
+    xscale="log",
+    yscale="log",
+    xlabel="number of rows",
+    ylabel="detectable Kuiper error",
+)
 ax.grid(which="both", alpha=0.3)

@@ -17,9 +17,17 @@ task = tasks()["asymmetric"]
 calibration, test = task.sample(4000, random_state=0), task.sample(5000, random_state=1)
 
 found = {}
-for name in ("uncalibrated", "temperature", "shared-vector", "dirichlet-l2", "frequency-binning"):
+for name in (
+    "uncalibrated",
+    "temperature",
+    "shared-vector",
+    "dirichlet-l2",
+    "frequency-binning",
+):
     found[name] = (
-        registry.make(name).fit(calibration.predictions, calibration.labels).transform(test.predictions)
+        registry.make(name)
+        .fit(calibration.predictions, calibration.labels)
+        .transform(test.predictions)
     )
 frequencies = np.bincount(calibration.labels, minlength=3) / len(calibration.labels)
 found["class frequencies"] = np.tile(frequencies, (len(test.labels), 1))

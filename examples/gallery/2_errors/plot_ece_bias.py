@@ -16,9 +16,15 @@ from calibrant.synthetic import tasks
 sizes, repeats = [100, 200, 500, 1000, 2000, 5000], 20
 errors = {"confidence_ece": [], "debiased_ece": []}
 for n in sizes:
-    samples = [tasks()["calibrated"].sample(n, random_state=seed) for seed in range(repeats)]
-    errors["confidence_ece"].append([confidence_ece(rows.labels, rows.predictions) for rows in samples])
-    errors["debiased_ece"].append([debiased_ece(rows.labels, rows.predictions, norm=1) for rows in samples])
+    samples = [
+        tasks()["calibrated"].sample(n, random_state=seed) for seed in range(repeats)
+    ]
+    errors["confidence_ece"].append(
+        [confidence_ece(rows.labels, rows.predictions) for rows in samples]
+    )
+    errors["debiased_ece"].append(
+        [debiased_ece(rows.labels, rows.predictions, norm=1) for rows in samples]
+    )
 
 _, ax = plt.subplots()
 for name, values in errors.items():

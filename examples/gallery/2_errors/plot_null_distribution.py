@@ -18,7 +18,9 @@ p, generator = rows.predictions.probabilities, np.random.default_rng(0)
 
 cumulative = p.cumsum(axis=1)
 drawn = [
-    confidence_ece(np.minimum((cumulative < generator.random((len(p), 1))).sum(axis=1), 2), p)
+    confidence_ece(
+        np.minimum((cumulative < generator.random((len(p), 1))).sum(axis=1), 2), p
+    )
     for _ in range(500)
 ]
 test = consistency_test(confidence_ece, rows.labels, p, n_resamples=1000)

@@ -22,7 +22,10 @@ for name in names:
     parts.append(decompose(test.labels, fitted.transform(test.predictions), loss="log"))
 
 _, ax = plt.subplots(figsize=(6, 3))
-refinement, gap = [part.refinement for part in parts], [part.calibration for part in parts]
+refinement, gap = (
+    [part.refinement for part in parts],
+    [part.calibration for part in parts],
+)
 ax.barh(names, refinement, label="refinement")
 ax.barh(names, gap, left=refinement, label="calibration")
 ax.set(xlabel="log-loss")

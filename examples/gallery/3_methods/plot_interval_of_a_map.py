@@ -22,7 +22,13 @@ for ax, n in zip(axes, (100, 2000), strict=True):
     lower, upper = fitted.predict_interval(grid, level=0.95)
     ax.fill_between(grid, lower[:, 1], upper[:, 1], alpha=0.3)
     ax.plot(grid, fitted.predict_proba(grid)[:, 1])
-    ax.plot(grid, 1 / (1 + np.sqrt(1 / grid - 1)), color="black", linestyle="--", label="true map")
+    ax.plot(
+        grid,
+        1 / (1 + np.sqrt(1 / grid - 1)),
+        color="black",
+        linestyle="--",
+        label="true map",
+    )
     ax.set(title=f"{n} calibration rows", xlabel="predicted probability")
 axes[0].set_ylabel("calibrated probability")
 axes[0].legend()

@@ -8,4 +8,6 @@ around one point.
 
 from calibrant.plots import KernelWeightsDisplay
 
-KernelWeightsDisplay.from_kernel([0.75, 0.2, 0.05], kernel="dirichlet", bandwidth=0.1).plot()
+KernelWeightsDisplay.from_kernel(
+    [0.75, 0.2, 0.05], kernel="dirichlet", bandwidth=0.1
+).plot()

@@ -12,5 +12,7 @@ from calibrant.synthetic import tasks
 
 rows = tasks()["mixed"].sample(1000, random_state=0)
 names = ("temperature", "gp", "iop-diagonal", "shared-map")
-fitted = {name: registry.make(name).fit(rows.predictions, rows.labels) for name in names}
+fitted = {
+    name: registry.make(name).fit(rows.predictions, rows.labels) for name in names
+}
 LatentFunctionDisplay.from_estimator(fitted, rows.predictions).plot()

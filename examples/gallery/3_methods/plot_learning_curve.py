@@ -11,6 +11,9 @@ from calibrant.synthetic import tasks
 
 rows = tasks()["asymmetric"].sample(3000, random_state=0)
 display = LearningCurveDisplay.from_predictions(
-    rows.labels, rows.predictions, method=["temperature", "vector"], sizes=(50, 200, 800, 2400)
+    rows.labels,
+    rows.predictions,
+    method=["temperature", "vector"],
+    sizes=(50, 200, 800, 2400),
 )
 display.plot()

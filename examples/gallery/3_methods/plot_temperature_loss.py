@@ -17,11 +17,18 @@ logits = rows.predictions.log_probabilities
 fitted = TemperatureScaling().fit(Predictions.from_logits(logits), rows.labels)
 
 temperatures = np.linspace(0.6, 3, 40)
-losses = [log_loss(rows.labels, Predictions.from_logits(logits / t)) for t in temperatures]
+losses = [
+    log_loss(rows.labels, Predictions.from_logits(logits / t)) for t in temperatures
+]
 
 _, ax = plt.subplots()
 ax.plot(temperatures, losses)
 ax.axvline(1, color="grey", linestyle=":", label="uncalibrated")
-ax.axvline(fitted.temperature_, color="black", linestyle="--", label=f"fitted, T = {fitted.temperature_:.2f}")
+ax.axvline(
+    fitted.temperature_,
+    color="black",
+    linestyle="--",
+    label=f"fitted, T = {fitted.temperature_:.2f}",
+)
 ax.set(xlabel="temperature", ylabel="log-loss")
 ax.legend()

@@ -17,4 +17,6 @@ p = 1 / (1 + np.exp(-(2.4 * generator.normal(1.2 * y, 1.0) - 2)))
 calibrated = PlattScaling().fit(p[:2000], y[:2000]).predict_proba(p[2000:])
 
 models = {"uncalibrated": p[2000:], "calibrated": calibrated}
-DecisionCurveDisplay.from_predictions(y[2000:], models, thresholds=np.linspace(0.02, 0.7, 60)).plot()
+DecisionCurveDisplay.from_predictions(
+    y[2000:], models, thresholds=np.linspace(0.02, 0.7, 60)
+).plot()

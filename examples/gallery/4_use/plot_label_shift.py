@@ -26,7 +26,9 @@ found = LabelShift().fit(*sample(np.full(3, 1 / 3), 2000, seed=0)).estimate(targ
 
 _, ax = plt.subplots()
 position = np.arange(3)
-ax.bar(position - 0.2, target.mean(axis=0), 0.4, label="mean prediction", color="lightgrey")
+ax.bar(
+    position - 0.2, target.mean(axis=0), 0.4, label="mean prediction", color="lightgrey"
+)
 ax.bar(position + 0.2, found.prior, 0.4, label="estimated prior")
 ax.errorbar(
     position + 0.2,
@@ -35,6 +37,14 @@ ax.errorbar(
     fmt="none",
     color="black",
 )
-ax.scatter(position + 0.2, prior, marker="_", s=400, color="black", zorder=3, label="true prior")
+ax.scatter(
+    position + 0.2,
+    prior,
+    marker="_",
+    s=400,
+    color="black",
+    zorder=3,
+    label="true prior",
+)
 ax.set(xticks=position, xlabel="class", ylabel="class prior in the target")
 ax.legend()

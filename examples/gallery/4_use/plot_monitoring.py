@@ -24,6 +24,8 @@ for start in range(0, 4000, 50):
 _, ax = plt.subplots()
 ax.plot(seen, values)
 ax.axvline(3000, color="grey", linestyle=":", label="drift")
-ax.axhline(monitor.threshold, color="black", linestyle="--", label="threshold of the alarm")
+ax.axhline(
+    monitor.threshold, color="black", linestyle="--", label="threshold of the alarm"
+)
 ax.set(xlabel="rows", ylabel="logarithm of the e-value")
 ax.legend()

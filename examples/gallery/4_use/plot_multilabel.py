@@ -15,7 +15,10 @@ from calibrant.metrics import log_loss, multilabel_score
 
 generator = np.random.default_rng(0)
 z = generator.normal(generator.normal(-4, 1, 40), 2, (5300, 40))
-slopes, shifts = np.exp(generator.normal(np.log(0.5), 0.2, 40)), generator.normal(-2, 0.4, 40)
+slopes, shifts = (
+    np.exp(generator.normal(np.log(0.5), 0.2, 40)),
+    generator.normal(-2, 0.4, 40),
+)
 Y = (generator.random(z.shape) < expit(slopes * z + shifts)).astype(int)
 fit, test = slice(0, 300), slice(300, None)
 
@@ -27,7 +30,9 @@ models = {
 }
 losses = {
     name: multilabel_score(
-        log_loss, Y[test], np.clip(model.fit(z[fit], Y[fit]).predict_proba(z[test]), 1e-6, 1 - 1e-6)
+        log_loss,
+        Y[test],
+        np.clip(model.fit(z[fit], Y[fit]).predict_proba(z[test]), 1e-6, 1 - 1e-6),
     )
     for name, model in models.items()
 }

@@ -21,6 +21,8 @@ thresholds = np.linspace(0.005, 0.995, 199)
 _, ax = plt.subplots()
 for name, q in {"uncalibrated": p[2000:], "calibrated": calibrated}.items():
     curve = murphy_curve(y[2000:], q, kind="positive")
-    ax.plot(thresholds, curve.at(thresholds), label=f"{name}, Brier score {curve.brier:.3f}")
+    ax.plot(
+        thresholds, curve.at(thresholds), label=f"{name}, Brier score {curve.brier:.3f}"
+    )
 ax.set(xlabel="threshold", ylabel="mean regret")
 ax.legend()

@@ -13,7 +13,9 @@ from calibrant.synthetic import tasks
 task = tasks()["ten-classes"]
 calibration, test = task.sample(2000, random_state=0), task.sample(3000, random_state=1)
 models = {
-    name: registry.make(name).fit(calibration.predictions, calibration.labels).transform(test.predictions)
+    name: registry.make(name)
+    .fit(calibration.predictions, calibration.labels)
+    .transform(test.predictions)
     for name in ("uncalibrated", "structured-vector")
 }
 RiskCoverageDisplay.from_predictions(test.labels, models).plot()

@@ -46,8 +46,8 @@ def predict_proba(
         Score columns, in the order of ``calibrator.classes_``.
     space : {"probabilities", "logits"}, optional
         What the scores are; those of the fit by default.
-    prefix : str, default=``"calibrated_"``
-        The new columns are this and the label of the class; a score column of that name is replaced.
+    prefix : str, optional
+        The new columns are this, by default ``calibrated_``, and the label of the class; a score column of that name is replaced.
     engine : {"local", "dask", "spark"}, optional
         Who reads paths.
 
