@@ -75,7 +75,7 @@ class AverageRow:
 
 @dataclass(frozen=True)
 class LabelAssessment:
-    """Result of :func:`assess_labels`: averages and a row per label, worst first.
+    """Result of :func:`~calibrant.report.assess_labels`: averages and a row per label, worst first.
 
     Attributes
     ----------

@@ -52,7 +52,7 @@ class Format:
     member : str
         End of the name of a file inside, if the format is a kind of ZIP archive.
     has_dialect : bool
-        Whether the reader takes a :class:`~calibrant.tables.csv_format.Dialect` as its second argument.
+        Whether the reader takes a ``Dialect`` of CSV files as its second argument.
 
     Notes
     -----
