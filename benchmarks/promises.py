@@ -37,7 +37,7 @@ from calibrant.hypothesis_tests import (
     kernel_test,
     spiegelhalter_test,
 )
-from calibrant.intervals import bootstrap, loss_difference
+from calibrant.intervals import bootstrap, clopper_pearson, loss_difference
 from calibrant.metrics import brier_score, confidence_ece, debiased_ece
 from calibrant.registry import make
 from calibrant.report.evaluation_set import EvaluationSet
@@ -567,8 +567,9 @@ def is_kept(cell: Cell, count: Count) -> bool:
 
 def table(chosen: list[Cell], done: dict[str, Count]) -> list[str]:
     kind = chosen[0].kind
+    heading = "called calibrated" if "despite" in chosen[0].claim else NAMES[kind]
     lines = [
-        f"| scenario | nominal | {NAMES[kind]} | simulations | no claim made |",
+        f"| scenario | nominal | {heading} | simulations | no claim made |",
         "|---|---|---|---|---|",
     ]
     for cell in chosen:
@@ -579,11 +580,12 @@ def table(chosen: list[Cell], done: dict[str, Count]) -> list[str]:
         if count.total == 0:
             lines.append(f"| {cell.scenario} | {nominal} | not run | 0 | |")
             continue
-        share, error = "", ""
+        share = ""
         if count.claims:
-            value = count.held / count.claims
-            error = f" ± {100 * (max(value * (1 - value), 1e-4) / count.claims) ** 0.5:.1f}"
-            share = f"{'' if is_kept(cell, count) else '**'}{100 * value:.1f}{error} %{'' if is_kept(cell, count) else '**'}"
+            low, high = clopper_pearson(round(count.held), count.claims, 0.95)
+            bold = "" if is_kept(cell, count) else "**"
+            ends = f"({100 * float(low):.1f} to {100 * float(high):.1f})"
+            share = f"{bold}{percent(count.held / count.claims)}{bold} {ends}"
         withheld = percent(count.withheld / count.total) if count.withheld else ""
         lines.append(f"| {cell.scenario} | {nominal} | {share} | {count.total} | {withheld} |")
     return lines
@@ -613,7 +615,7 @@ up to 40 classes. All predictions are calibrated by construction unless the scen
 
 Some results make no claim where none would be true: a test has a `caution`, an interval a `note`, or there is no
 interval. The last column is the share of such simulations. The other numbers are shares of the simulations in which a
-claim is made, with their standard error. A share in bold is on the wrong side of the nominal one by more than two
+claim is made, with exact 95 % limits. A share in bold is on the wrong side of the nominal one by more than two
 standard errors.
 
 `python benchmarks/promises.py --results promises.jsonl` runs the simulations and continues where it stopped; with
@@ -625,7 +627,18 @@ def page(done: dict[str, Count]) -> str:
     by_claim: dict[str, list[Cell]] = defaultdict(list)
     for cell in cells():
         by_claim[cell.claim].append(cell)
-    parts = [INTRODUCTION]
+    every = list(cells())
+    totals = [done.get(cell.key, Count()).total for cell in every]
+    short = sum(total < cell.simulations for total, cell in zip(totals, every, strict=True))
+    least = min((total for total in totals if total), default=0)
+    extent = (
+        "A complete run has 400 simulations in each cell, 200 where a fit is slow. This run was stopped early: "
+        f"{short} of {len(every)} cells have fewer, from {least} on, and {totals.count(0)} of these were not run. The limits show\n"
+        "what such numbers can tell.\n"
+        if short
+        else ""
+    )
+    parts = [INTRODUCTION, *([extent] if extent else [])]
     for claim, chosen in by_claim.items():
         remark = ABOUT.get(claim, "")
         sentence = "" if chosen[0].kind == "power" else worst(chosen, done)
@@ -649,7 +662,7 @@ ABOUT = {
     "report: adjusted gain": "The interval of the recommended method's gain, for the map fitted to all rows.",
     "WithIntervals": (
         "{class}`calibrant.WithIntervals`: the share of probabilities of new rows in their intervals, where the family contains "
-        "the true map. The standard errors are upper bounds."
+        "the true map. The limits are wider than needed."
     ),
     "WithIntervals, with a caution": "The same where `caution_` says that coverage can be below the level.",
     "loss_difference": (
