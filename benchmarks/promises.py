@@ -633,8 +633,8 @@ def page(done: dict[str, Count]) -> str:
     least = min((total for total in totals if total), default=0)
     extent = (
         "A complete run has 400 simulations in each cell, 200 where a fit is slow. This run was stopped early: "
-        f"{short} of {len(every)} cells have fewer, from {least} on, and {totals.count(0)} of these were not run. The limits "
-        "show\nwhat such numbers can tell.\n"
+        f"{short} of {len(every)} cells\nhave fewer, from {least} on, and {totals.count(0)} of these were not run. "
+        "The limits show what such numbers can tell.\n"
         if short
         else ""
     )
