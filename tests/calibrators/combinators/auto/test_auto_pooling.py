@@ -22,6 +22,7 @@ def trials_of(losses, fold_numbers=None, weights=None, group_of_row=None):
         np.arange(n_rows) if group_of_row is None else group_of_row,
         np.ones(n_rows, dtype=np.intp),
         n_rows,
+        np.arange(n_rows),
     )
 
 
@@ -54,6 +55,7 @@ def test_candidates_of_one_family_share_their_prior_belief():
         np.arange(40),
         np.ones(40, dtype=np.intp),
         40,
+        np.arange(40),
     )
     shared = pooled(trials, negligible=0.0).weights
     np.testing.assert_allclose([*shared[:2], shared[2:].sum()], alone, atol=1e-6)
