@@ -211,14 +211,21 @@ def modules_of(directive: str) -> list[str]:
 def test_every_public_name_is_described_on_one_page(name):
     directive = rf"^\.\. auto(class|function):: calibrant\.{re.escape(name)}$"
     by_hand = len(re.findall(directive, text_of_all_pages(), re.MULTILINE))
-    assert by_hand + modules_of("describe-names").count(f"calibrant.{name.rpartition('.')[0]}") == 1
+    found = by_hand + modules_of("describe-names").count(f"calibrant.{name.rpartition('.')[0]}")
+    assert found == 1, (
+        f"{name} is described {found} times; write '.. autoclass:: calibrant.{name}' (autofunction for a function) once, "
+        "for a method in docs/methods.md."
+    )
 
 
 @every_public_name
 def test_every_public_name_is_listed_in_the_reference(name):
     page = (DOCS / "api.md").read_text(encoding="utf-8")
     by_hand = len(re.findall(rf"^   {re.escape(name)}$", page, re.MULTILINE))
-    assert by_hand + modules_of("public-names").count(f"calibrant.{name.rpartition('.')[0]}") == 1
+    found = by_hand + modules_of("public-names").count(f"calibrant.{name.rpartition('.')[0]}")
+    assert found == 1, (
+        f"docs/api.md lists {name} {found} times; give it one line, with three spaces before the name."
+    )
 
 
 @pytest.mark.parametrize(
@@ -226,14 +233,17 @@ def test_every_public_name_is_listed_in_the_reference(name):
 )
 def test_every_public_name_is_in_the_changelog(name):
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert re.search(rf"`([\w.]+\.)?{name}`", changelog)
+    assert re.search(rf"`([\w.]+\.)?{name}`", changelog), (
+        f"CHANGELOG.md does not mention `{name}`; add a line to its first section."
+    )
 
 
 def test_every_entry_of_the_bibliography_is_cited():
     entries = re.findall(
         r"^@\w+\{([^,\s]+),", (DOCS / "references.bib").read_text(encoding="utf-8"), re.MULTILINE
     )
-    assert len(entries) == len(set(entries))
+    twice = sorted({key for key in entries if entries.count(key) > 1})
+    assert not twice, f"docs/references.bib has {twice} twice; delete one of each."
     texts = [path.read_text(encoding="utf-8") for path in [*PAGES, *(ROOT / "src").rglob("*.py")]]
     cited = {
         key.strip()
@@ -241,7 +251,13 @@ def test_every_entry_of_the_bibliography_is_cited():
         for keys in re.findall(r"(?::cite(?::\w+)?:|\{cite(?::\w+)?\})`([^`]+)`", text)
         for key in keys.split(",")
     }
-    assert set(entries) == cited
+    unused, missing = sorted(set(entries) - cited), sorted(cited - set(entries))
+    assert not unused, (
+        f"no page and no docstring cites {unused}; cite them, or remove them from docs/references.bib."
+    )
+    assert not missing, (
+        f"docs/references.bib has no entry for {missing}, which pages or docstrings cite; add them."
+    )
 
 
 @pytest.fixture

@@ -483,7 +483,7 @@ def test_a_final_calibrator_is_public_and_an_abstract_one_is_not():
 
 def test_a_public_calibrator_is_re_exported_by_the_package():
     report(
-        f"{cls.__name__} cannot be imported from calibrant; add it to __all__ of calibrant/__init__.py."
+        f"{cls.__name__} cannot be imported from calibrant; add it to the imports and to __all__ of calibrant/__init__.py."
         for cls in PUBLIC
         if cls.__name__ not in calibrant.__all__ or getattr(calibrant, cls.__name__) is not cls
     )
@@ -491,7 +491,7 @@ def test_a_public_calibrator_is_re_exported_by_the_package():
 
 def test_a_public_calibrator_has_a_name_in_the_registry_or_combines_others():
     report(
-        f"{cls.__name__} has no registry_names, so nobody can ask for it by name."
+        f"{cls.__name__} has no registry_names, so registry.make cannot build it; set a dict of names with parameters."
         for cls in PUBLIC
         if not getattr(cls, "registry_names", {})
         and not {"combinators", "reductions", "shift"} & set(cls.__module__.split("."))
@@ -523,18 +523,24 @@ def test_a_public_calibrator_has_a_test_file_of_its_own():
         for word in re.findall(r"\w+", path.read_text(encoding="utf-8"))
     }
     report(
-        f"No file of tests mentions {cls.__name__}; write one." for cls in PUBLIC if cls.__name__ not in words
+        f"No test file mentions {cls.__name__}; write one in the folder of tests/calibrators that mirrors {file_of(cls)}."
+        for cls in PUBLIC
+        if cls.__name__ not in words
     )
 
 
 def test_a_public_calibrator_is_in_the_changelog():
     words = set(re.findall(r"\w+", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")))
-    report(f"CHANGELOG.md does not mention {cls.__name__}." for cls in PUBLIC if cls.__name__ not in words)
+    report(
+        f"CHANGELOG.md does not mention {cls.__name__}; add a line to its first section."
+        for cls in PUBLIC
+        if cls.__name__ not in words
+    )
 
 
 def test_one_public_calibrator_per_file():
     report(
-        f"__all__ of {file_of(cls)} must be {cls.__name__!r} alone; other public names belong to files of their own."
+        f"__all__ of {file_of(cls)} must be [{cls.__name__!r}]; other public names belong to files of their own."
         for cls in PUBLIC
-        if sys.modules[cls.__module__].__all__ != [cls.__name__]
+        if getattr(sys.modules[cls.__module__], "__all__", None) != [cls.__name__]
     )

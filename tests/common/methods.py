@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from toy_family import EntropyTemperature
+from toy_family import ToyEntropyTemperature
 
 from calibrant import registry
 from calibrant.calibrator import Calibrator, Traits
 
 # A method that is no part of the library and consists of a family and nothing else.
-TOYS = {"toy-entropy-temperature": EntropyTemperature}
+TOYS = {"toy-entropy-temperature": ToyEntropyTemperature}
 
 # One composition stands for all: a stage whose parameters are shared by the classes, one whose are not.
 NAMES = [*registry.calibrators(), "temperature+vector", *TOYS]

@@ -55,8 +55,13 @@ def test_everything_after_the_probabilities_is_by_keyword_with_a_default(metric)
 
 @every_metric
 def test_it_has_a_formula_and_an_example(metric):
-    assert ">>>" in metric.__doc__
-    assert ".. math::" in metric.__doc__ or ":math:" in metric.__doc__
+    text = metric.__doc__ or ""
+    assert ">>>" in text, (
+        f"the docstring of {metric.__name__} has no example; add a section Examples with code that runs"
+    )
+    assert re.search(r"\.\. math::|:math:", text), (
+        f"the docstring of {metric.__name__} has no formula; add '.. math::'"
+    )
 
 
 @metrics_that(lambda traits: traits.weights_are_counts)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 from methods import NAMES, made, settled
 from sklearn.model_selection import ShuffleSplit, StratifiedKFold
-from toy_family import EntropyTemperature
+from toy_family import ToyEntropyTemperature
 
 from calibrant import MatrixScaling, Predictions, TemperatureScaling
 from calibrant.calibrators.inner_folds import folds_of, rows_of_folds
@@ -262,7 +262,7 @@ def test_batches_of_different_columns_are_refused():
 def test_rows_of_one_class_are_refused():
     source = RowSource.from_batches([([[0.9, 0.1]], [0])])
     with pytest.raises(LabelError, match="the only label is class 0"):
-        EntropyTemperature().fit_rows(source)
+        ToyEntropyTemperature().fit_rows(source)
 
 
 @pytest.mark.parametrize("work", [1e6, 1e5])

@@ -8,7 +8,7 @@ from calibrant.calibrator import Traits
 from calibrant.calibrators.parametric import ParametricCalibrator
 from calibrant.objective import Family, LogitMap, QuadraticPenalty, logits
 
-__all__ = ["EntropyTemperature"]
+__all__ = ["ToyEntropyTemperature"]
 
 
 class EntropyMap(LogitMap):
@@ -24,7 +24,7 @@ class EntropyMap(LogitMap):
         return x * (entropy * theta[1] + theta[0])
 
 
-class EntropyTemperature(ParametricCalibrator):
+class ToyEntropyTemperature(ParametricCalibrator):
     """One temperature for certain rows and another one for uncertain rows."""
 
     traits = Traits(contains_identity=True, shares_parameters=True, uses_raw_logits=True)
