@@ -632,9 +632,9 @@ def page(done: dict[str, Count]) -> str:
     short = sum(total < cell.simulations for total, cell in zip(totals, every, strict=True))
     least = min((total for total in totals if total), default=0)
     extent = (
-        "A complete run has 400 simulations in each cell, 200 where a fit is slow. This run was stopped early: "
-        f"{short} of {len(every)} cells\nhave fewer, from {least} on, and {totals.count(0)} of these were not run. "
-        "The limits show what such numbers can tell.\n"
+        "A complete run has 400 simulations in each cell, 200 where a fit is slow. This run was stopped early: of "
+        f"{len(every)}\ncells, {totals.count(0)} were not run, and {short - totals.count(0)} have fewer simulations, at least "
+        f"{least}. The limits show what such numbers can tell.\n"
         if short
         else ""
     )
