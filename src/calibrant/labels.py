@@ -12,7 +12,7 @@ from scipy.special import bdtrc
 from calibrant.errors import LabelError
 from calibrant.origin import on_host
 
-__all__ = ["encode_labels", "shift_of_labels"]
+__all__ = ["encode_labels", "listed_labels", "shift_of_labels"]
 
 SHOWN = 5  # labels that an error message lists
 SHIFT_LEVEL = 1e-4  # significance level of the test for labels that are shifted by one column
@@ -221,13 +221,13 @@ def _explanation(
     if classes is not None:
         unknown = occurring[~np.isin(occurring, classes)]
         return (
-            f"labels {_listed(unknown)} are not among the classes {_listed(classes)} of the predictions; "
+            f"labels {listed_labels(unknown)} are not among the classes {listed_labels(classes)} of the predictions; "
             "correct the labels or the class names."
         )
     if n_classes == 2 and len(occurring) > 2:
         return (
             f"the predictions have two classes (one column, or two), but the labels have {len(occurring)} different values "
-            f"{_listed(occurring)}; pass one column per class."
+            f"{listed_labels(occurring)}; pass one column per class."
         )
     if labels.dtype.kind in "iu":
         wrong = (labels < 0) | (labels >= n_classes)
@@ -237,11 +237,12 @@ def _explanation(
             "for other class labels, use Predictions.from_probabilities(..., classes=[...])."
         )
     return (
-        f"{len(occurring)} different labels {_listed(occurring)} cannot be matched to {n_classes} columns; "
+        f"{len(occurring)} different labels {listed_labels(occurring)} cannot be matched to {n_classes} columns; "
         "name the columns with Predictions.from_probabilities(..., classes=[...])."
     )
 
 
-def _listed(values: NDArray[Any]) -> str:
+def listed_labels(values: NDArray[Any]) -> str:
+    """Return the first labels for an error message, and their number if there are more."""
     shown = ", ".join(repr(value) for value in values[:SHOWN].tolist())
     return f"[{shown}, ... {len(values)} in all]" if len(values) > SHOWN else f"[{shown}]"

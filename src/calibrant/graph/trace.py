@@ -16,7 +16,6 @@ from calibrant.graph.columns import (
     Floor,
     Join,
     RestOfClasses,
-    RestOfLargest,
     Restrict,
 )
 from calibrant.graph.elementwise import (
@@ -377,12 +376,6 @@ class TracedPredictions:
             self.scores.then(RestOfClasses(self.space is Space.LOGITS)),
             self.scores,
         )
-
-    @property
-    def largest_against_rest(self) -> "Event":
-        """The event that the predicted class is the true one."""
-        both = self.scores.then(RestOfLargest(self.space is Space.LOGITS))
-        return Event(self.space, self.least, both.columns([0]), both.columns([1]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from io import BufferedRandom
 if sys.platform != "win32":  # where nobody can remove or rename a file that is open
     import fcntl
 
-__all__ = ["replacing", "sweep"]
+__all__ = ["replacing", "returned_and_written", "sweep"]
 
 TEMPORARY = re.compile(r"\.calibrant-[0-9a-f]{16}\.tmp")
 SECONDS_TO_LOCK = 60.0
@@ -60,6 +60,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedRandom]:
             error.filename = os.fsdecode(path)
         raise
     _flush_folder(folder)
+
+
+def returned_and_written(text: str, path: str | os.PathLike[str] | None) -> str:
+    """Return a text, and write it to ``path`` in UTF-8 if given."""
+    if path is not None:
+        with replacing(path) as stream:
+            stream.write(text.encode("utf-8"))
+    return text
 
 
 def sweep(folder: str | os.PathLike[str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from calibrant.errors import CalibrationWarning, FileFormatError
 from calibrant.notices import warn_user
-from calibrant.persistence.replacing import replacing
+from calibrant.persistence.replacing import returned_and_written
 from calibrant.presentation import as_json, from_plain, to_plain
 from calibrant.report.contents import (
     BinSensitivityNumbers,
@@ -118,7 +118,7 @@ class Assessment:
         Non-finite numbers become the strings ``"Infinity"``, ``"-Infinity"`` and ``"NaN"``. An existing file is replaced
         only once the new one is complete.
         """
-        return _written(as_json(self.to_dict()), path)
+        return returned_and_written(as_json(self.to_dict()), path)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -160,7 +160,7 @@ class Assessment:
         baseline : Assessment, optional
             An earlier report on other rows, with which a section after the recommendation compares this one.
         """
-        return _written(report_markdown(self, sections, baseline), path)
+        return returned_and_written(report_markdown(self, sections, baseline), path)
 
     def to_html(
         self,
@@ -180,7 +180,7 @@ class Assessment:
         baseline : Assessment, optional
             An earlier report on other rows, with which a section after the recommendation compares this one.
         """
-        return _written(report_page(self, sections, baseline), path)
+        return returned_and_written(report_page(self, sections, baseline), path)
 
     def open(self) -> Path:
         """Write the page to a temporary file, open it in the browser, and return its path."""
@@ -199,11 +199,3 @@ class Assessment:
             f'<iframe srcdoc="{page}" title="{html.escape(self.title, quote=True)}" '
             'style="width: 100%; height: 80vh; border: 0"></iframe>'
         )
-
-
-def _written(text: str, path: str | os.PathLike[str] | None) -> str:
-    """Return a text, and write it to ``path`` in UTF-8 if given."""
-    if path is not None:
-        with replacing(path) as stream:
-            stream.write(text.encode("utf-8"))
-    return text

@@ -18,7 +18,7 @@ from calibrant.label_matrix import LabelOutcomes, LabelScores, parse_labelled
 from calibrant.metrics import brier_score, classwise_ece, log_loss, multilabel_score
 from calibrant.notices import gathered
 from calibrant.options import check_level, check_whole
-from calibrant.persistence.replacing import replacing
+from calibrant.persistence.replacing import returned_and_written
 from calibrant.presentation import (
     Cell,
     Column,
@@ -177,15 +177,15 @@ class LabelAssessment:
         """Return the report as one self-contained HTML page, and write it to ``path`` if given."""
         document = self.document()
         main = element("main", element("h1", self.title), *map(as_html, document.sections), id="main")
-        return _written(page(self.title, element("body", main)), path)
+        return returned_and_written(page(self.title, element("body", main)), path)
 
     def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return the report as Markdown, and write it to ``path`` if given."""
-        return _written(as_markdown(self.document()), path)
+        return returned_and_written(as_markdown(self.document()), path)
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return everything as strict JSON, and write it to ``path`` if given."""
-        return _written(as_json(to_plain(self)), path)
+        return returned_and_written(as_json(to_plain(self)), path)
 
     def __str__(self) -> str:
         return as_text(self.document())
@@ -327,10 +327,3 @@ def _estimate(name: str, value: float, terms: NDArray[np.floating], level: float
         return Estimate(name, value, level=level)
     margin = float(-ndtri((1 - level) / 2) * np.sqrt(n / (n - 1) * float(terms @ terms)))
     return Estimate(name, value, value - margin, value + margin, level, f"{name}; rows are independent")
-
-
-def _written(text: str, path: str | os.PathLike[str] | None) -> str:
-    if path is not None:
-        with replacing(path) as stream:
-            stream.write(text.encode("utf-8"))
-    return text

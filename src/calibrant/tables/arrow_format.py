@@ -9,19 +9,18 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.errors import FileFormatError, LabelError, MissingExtraError, PredictionError, WeightError
+from calibrant.errors import FileFormatError, LabelError, MissingExtraError, PredictionError
 from calibrant.space import Space
 from calibrant.tables.columns import ScoreColumns, check_distinct, columns_asked_for, default_columns
 from calibrant.tables.source import (
     Batch,
+    ColumnBatch,
     Names,
     NoRowsError,
     Sink,
     Source,
-    check_finite,
     check_names,
     check_no_nul,
-    check_weights,
 )
 
 __all__ = ["ArrowSink", "FeatherSource", "ParquetSource", "pyarrow_module"]
@@ -38,17 +37,11 @@ def pyarrow_module() -> Any:
     return pyarrow
 
 
-class ArrowBatch(Batch):
+class ArrowBatch(ColumnBatch):
     """Rows of an Arrow table, with the original column types."""
 
     def __init__(self, path: Path, first_row: int, rows: Any) -> None:
         self.path, self.first_row, self.rows, self.n_rows = path, first_row, rows, rows.num_rows
-
-    def scores(self, columns: Sequence[str]) -> NDArray[np.floating]:
-        """Return the values of these columns, (n, K); float32 if all columns are."""
-        scores = np.column_stack([self._numbers(column, PredictionError) for column in columns])
-        check_finite(scores, self.path, tuple(columns), self.place)
-        return scores
 
     def names(self, column: str) -> Names:
         """Return text as text, and integers and Booleans as integers."""
@@ -79,25 +72,16 @@ class ArrowBatch(Batch):
         check_names(np.array([not text for text in found], dtype=bool)[codes], self.path, column, self.place)
         return Names(codes, np.array(found, dtype=str))
 
-    def _integers(self, values: NDArray[np.float64], column: str) -> NDArray[np.int64]:
-        broken = values != np.round(values)
-        if broken.any():
-            row = int(np.argmax(broken))
-            raise LabelError(
-                f"{self.path}: {self.place(row)}, column {column!r} is {values[row]:g}; labels and groups must be integers "
-                "or text."
-            )
-        return values.astype(np.int64)
-
-    def weights(self, column: str) -> NDArray[np.float64]:
-        """Return a column of weights."""
-        weights = self._numbers(column, WeightError).astype(np.float64)
-        check_weights(weights, self.path, column, self.place)
-        return weights
-
-    def numbers(self, column: str) -> NDArray[np.floating]:
+    def numbers(self, column: str, error_type: type[ValueError] = PredictionError) -> NDArray[np.floating]:
         """Return a numeric column, NaN for missing values."""
-        return self._numbers(column, PredictionError)
+        pyarrow = pyarrow_module()
+        array = self.rows.column(column)
+        if not is_numeric(array.type):
+            raise error_type(f"{self.path}: column {column!r} is of type {array.type}; it must be numeric.")
+        if not (pyarrow.types.is_floating(array.type) and array.null_count == 0):
+            array = array.cast(pyarrow.float64())
+        values = np.asarray(array.to_numpy(zero_copy_only=False))
+        return values.astype(np.float32) if values.dtype == np.float16 else values
 
     def missing_numbers(self, column: str) -> NDArray[np.bool_]:
         """Return which rows have no number."""
@@ -117,16 +101,6 @@ class ArrowBatch(Batch):
         taken = ArrowBatch(self.path, self.first_row, self.rows.filter(pyarrow_module().array(kept)))
         taken.kept = np.flatnonzero(kept)
         return taken
-
-    def _numbers(self, column: str, error_type: type[ValueError]) -> NDArray[np.floating]:
-        pyarrow = pyarrow_module()
-        array = self.rows.column(column)
-        if not is_numeric(array.type):
-            raise error_type(f"{self.path}: column {column!r} is of type {array.type}; it must be numeric.")
-        if not (pyarrow.types.is_floating(array.type) and array.null_count == 0):
-            array = array.cast(pyarrow.float64())
-        values = np.asarray(array.to_numpy(zero_copy_only=False))
-        return values.astype(np.float32) if values.dtype == np.float16 else values
 
 
 class ArrowSource(Source):

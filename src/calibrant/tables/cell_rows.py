@@ -9,19 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.errors import LabelError, PredictionError, WeightError
+from calibrant.errors import PredictionError
 from calibrant.presentation.sentences import shortened
 from calibrant.space import Space
 from calibrant.tables.columns import ScoreColumns, columns_asked_for, default_columns
 from calibrant.tables.source import (
-    Batch,
+    ColumnBatch,
     Names,
     NoRowsError,
     Source,
-    check_finite,
     check_names,
     check_no_nul,
-    check_weights,
 )
 
 __all__ = ["CellBatch", "CellRow", "CellSource"]
@@ -38,7 +36,7 @@ class CellRow:
         self.cells, self.number, self.line, self.origin = cells, number, line, origin
 
 
-class CellBatch(Batch):
+class CellBatch(ColumnBatch):
     """Rows of cells; a cell that a row does not have is missing."""
 
     def __init__(self, source: "CellSource", first_row: int, rows: list[CellRow]) -> None:
@@ -49,18 +47,6 @@ class CellBatch(Batch):
         """Return row and line."""
         found = self.rows[row]
         return f"row {found.number} ({self.source.line_word} {found.line})"
-
-    def scores(self, columns: Sequence[str]) -> NDArray[np.floating]:
-        """Return the values of these columns, (n, K)."""
-        scores = np.column_stack([self.numbers(column) for column in columns])
-        check_finite(scores, self.path, tuple(columns), self.place)
-        return scores
-
-    def weights(self, column: str) -> NDArray[np.float64]:
-        """Return a column of weights."""
-        weights = self.numbers(column, WeightError)
-        check_weights(weights, self.path, column, self.place)
-        return weights
 
     def numbers(self, column: str, error_type: type[ValueError] = PredictionError) -> NDArray[np.float64]:
         """Return a numeric column, NaN for missing values."""
@@ -81,14 +67,7 @@ class CellBatch(Batch):
             check_no_nul(np.array(["\0" in text for text in texts]), self.path, column, self.place)
             return Names.of(np.array(texts, dtype=str))
         values = np.array(cells, dtype=np.float64)
-        broken = values != np.round(values)
-        if broken.any():
-            row = int(np.argmax(broken))
-            raise LabelError(
-                f"{self.path}: {self.place(row)}, column {column!r} is {values[row]:g}; labels and groups must be "
-                "integers or text."
-            )
-        return Names.of(values.astype(np.int64))
+        return Names.of(self._integers(values, column))
 
     def missing_numbers(self, column: str) -> NDArray[np.bool_]:
         """Return which rows have no number."""

@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.errors import FileFormatError, ParameterError, PredictionError, WeightError
+from calibrant.errors import FileFormatError, ParameterError, PredictionError
 from calibrant.presentation.sentences import counted, shortened
 from calibrant.remedies import CHOOSE_COLUMNS, DECIMAL_COMMAS, OTHER_SEPARATOR, SEMICOLONS
 from calibrant.space import Space
@@ -24,14 +24,13 @@ from calibrant.tables.csv_records import Record, cell_text, field_of, records
 from calibrant.tables.source import (
     MISSING,
     Batch,
+    ColumnBatch,
     Names,
     NoRowsError,
     Sink,
     Source,
-    check_finite,
     check_names,
     check_no_nul,
-    check_weights,
 )
 
 __all__ = ["CsvSink", "CsvSource", "Dialect"]
@@ -93,7 +92,7 @@ class Dialect:
         return repr(number).encode().replace(b".", self.decimal)
 
 
-class CsvBatch(Batch):
+class CsvBatch(ColumnBatch):
     """Rows of a CSV file; abstract."""
 
     source: "CsvSource"
@@ -101,18 +100,6 @@ class CsvBatch(Batch):
     @abstractmethod
     def fields(self, column: str) -> list[bytes]:
         """Return the cells of a column, with their quotes."""
-
-    def scores(self, columns: Sequence[str]) -> NDArray[np.floating]:
-        """Return the values of these columns, (n, K)."""
-        scores = np.column_stack([self.numbers(column) for column in columns])
-        check_finite(scores, self.path, tuple(columns), self.place)
-        return scores
-
-    def weights(self, column: str) -> NDArray[np.float64]:
-        """Return a column of weights."""
-        weights = self.numbers(column, WeightError)
-        check_weights(weights, self.path, column, self.place)
-        return weights
 
     def numbers(self, column: str, error_type: type[ValueError] = PredictionError) -> NDArray[np.float64]:
         """Return a numeric column, NaN for missing values."""

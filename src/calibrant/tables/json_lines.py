@@ -100,11 +100,11 @@ class JsonLinesSink(Sink):
         path: Path,
         source: JsonLinesSource,  # noqa: ARG002
         columns: Sequence[str],
-        appended: bool,
+        appended: bool,  # noqa: ARG002
     ) -> None:
         self._compressed = compressor(stream, path)
         self._stream: Any = self._compressed or stream
-        self._columns, self._appended = tuple(columns), appended
+        self._columns = tuple(columns)
 
     def write(self, batch: Batch, scores: NDArray[np.floating]) -> None:
         """Write one line per row."""

@@ -12,7 +12,7 @@ from calibrant.errors import FileFormatError, ParameterError
 from calibrant.tables.array_source import ArraySource
 from calibrant.tables.source import Batch, Sink
 
-__all__ = ["NpySink", "npy_source", "one_array_only"]
+__all__ = ["ArrayWriter", "NpySink", "npy_source", "one_array_only"]
 
 
 class NpyFile:
@@ -54,6 +54,22 @@ def one_array_only(path: Path, appended: bool) -> None:
         raise ParameterError(f"{path} holds a single array; replace the scores instead of appending.")
 
 
+class ArrayWriter:
+    """Writer of an array in NPY format, in parts, with the floating type of the first part."""
+
+    def __init__(self, stream: IO[bytes], shape: tuple[int, ...]) -> None:
+        self._stream, self._shape = stream, shape
+        self._type: np.dtype[np.floating] | None = None
+
+    def write(self, rows: NDArray[np.floating]) -> None:
+        """Write some rows, after the header if they are the first."""
+        if self._type is None:
+            self._type = rows.dtype
+            header = {"descr": npy.dtype_to_descr(self._type), "fortran_order": False, "shape": self._shape}
+            npy.write_array_header_1_0(self._stream, header)
+        self._stream.write(np.ascontiguousarray(rows, dtype=self._type).tobytes())
+
+
 class NpySink(Sink):
     """Writer of an array of scores in place of another.
 
@@ -85,16 +101,11 @@ class NpySink(Sink):
             raise ParameterError(
                 f"{source.path} is a structured array; apply a calibrator to an NPZ file instead."
             )
-        self._stream, self._shape = stream, source.shapes[source.score_name]
-        self._type: np.dtype[np.floating] | None = None
+        self._array = ArrayWriter(stream, source.shapes[source.score_name])
 
     def write(self, batch: Batch, scores: NDArray[np.floating]) -> None:  # noqa: ARG002
         """Write rows, in the floating type of the first batch."""
-        if self._type is None:
-            self._type = scores.dtype
-            header = {"descr": npy.dtype_to_descr(self._type), "fortran_order": False, "shape": self._shape}
-            npy.write_array_header_1_0(self._stream, header)
-        self._stream.write(np.ascontiguousarray(scores, dtype=self._type).tobytes())
+        self._array.write(scores)
 
     def finish(self) -> None:
         """Do nothing: the file has no end."""

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from calibrant.tables.array_source import ArraySource
+from calibrant.tables.npy_format import ArrayWriter
 from calibrant.tables.npz_members import NpzMembers
 from calibrant.tables.source import Batch, Sink
 
@@ -48,7 +48,6 @@ class NpzSink(Sink):
         assert source.score_name is not None
         assert isinstance(source.members, NpzMembers)
         members, name, new = source.members, source.score_name, columns[0]
-        self._shape = source.shapes[name]
         self._archive = zipfile.ZipFile(stream, "w")
         for other in members.names:
             if other != name or appended:
@@ -57,15 +56,11 @@ class NpzSink(Sink):
         info = zipfile.ZipInfo(f"{new}.npy")
         info.compress_type = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
         self._member = self._archive.open(info, "w", force_zip64=True)
-        self._type: np.dtype[np.floating] | None = None
+        self._array = ArrayWriter(self._member, source.shapes[name])
 
     def write(self, batch: Batch, scores: NDArray[np.floating]) -> None:  # noqa: ARG002
         """Write rows, in the floating type of the first batch."""
-        if self._type is None:
-            self._type = scores.dtype
-            header = {"descr": npy.dtype_to_descr(self._type), "fortran_order": False, "shape": self._shape}
-            npy.write_array_header_1_0(self._member, header)
-        self._member.write(np.ascontiguousarray(scores, dtype=self._type).tobytes())
+        self._array.write(scores)
 
     def finish(self) -> None:
         """Write the directory of the archive."""

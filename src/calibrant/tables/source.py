@@ -19,6 +19,7 @@ __all__ = [
     "LABEL_NAMES",
     "MISSING",
     "Batch",
+    "ColumnBatch",
     "Names",
     "NoRowsError",
     "Sink",
@@ -157,6 +158,37 @@ class Batch(ABC):
         Text files add the line number, array files the index.
         """
         return f"row {self.first_row + self.number(row) + 1}"
+
+
+class ColumnBatch(Batch):
+    """Rows of a table, in which every class has a column of its own."""
+
+    @abstractmethod
+    def numbers(self, column: str, error_type: type[ValueError] = PredictionError) -> NDArray[np.floating]:
+        """Return a numeric column, NaN for missing values."""
+
+    def scores(self, columns: Sequence[str]) -> NDArray[np.floating]:
+        """Return the values of these columns, (n, K); float32 if all columns are."""
+        scores = np.column_stack([self.numbers(column) for column in columns])
+        check_finite(scores, self.path, tuple(columns), self.place)
+        return scores
+
+    def weights(self, column: str) -> NDArray[np.float64]:
+        """Return a column of weights."""
+        weights = self.numbers(column, WeightError).astype(np.float64)
+        check_weights(weights, self.path, column, self.place)
+        return weights
+
+    def _integers(self, values: NDArray[np.float64], column: str) -> NDArray[np.int64]:
+        """Return labels or groups that are whole numbers; reject others."""
+        broken = values != np.round(values)
+        if broken.any():
+            row = int(np.argmax(broken))
+            raise LabelError(
+                f"{self.path}: {self.place(row)}, column {column!r} is {values[row]:g}; labels and groups must be integers "
+                "or text."
+            )
+        return values.astype(np.int64)
 
 
 class Source(ABC):

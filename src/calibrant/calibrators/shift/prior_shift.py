@@ -12,6 +12,7 @@ from calibrant.errors import ParameterError
 from calibrant.graph import TracedPredictions
 from calibrant.graph.apply import mapped  # noqa: F401 (for the example)
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.labels import listed_labels
 from calibrant.options import check_choice, real_array
 from calibrant.predictions import (
     ROW_SUM_TOLERANCE,
@@ -19,9 +20,6 @@ from calibrant.predictions import (
 )
 
 __all__ = ["PriorShift"]
-
-
-SHOWN = 5  # how many labels a message lists
 
 
 def class_shares(name: str, value: Any, classes: NDArray[Any]) -> Vector:
@@ -83,7 +81,7 @@ def _numbers(name: str, value: Any, classes: NDArray[Any], default: float | None
         numbers = real_array(value)
     if numbers is None or numbers.shape != classes.shape:
         raise ParameterError(
-            f"{name} must be {len(classes)} numbers in the order of the classes {_listed(classes)}, or a dict from "
+            f"{name} must be {len(classes)} numbers in the order of the classes {listed_labels(classes)}, or a dict from "
             f"label to number, not {value!r}."
         )
     if not (np.isfinite(numbers) & (numbers >= 0)).all():
@@ -97,17 +95,12 @@ def _in_order(name: str, value: Mapping[Any, Any], classes: NDArray[Any], defaul
     unknown = [key for key in plain if key not in labels]
     if unknown:
         raise ParameterError(
-            f"{name} names {unknown[0]!r}, which is not among the classes {_listed(classes)}; correct the label."
+            f"{name} names {unknown[0]!r}, which is not among the classes {listed_labels(classes)}; correct the label."
         )
     missing = [label for label in labels if label not in plain]
     if missing and default is None:
         raise ParameterError(f"{name} lacks the class {missing[0]!r}; give a number for every class.")
     return [plain.get(label, default) for label in labels]
-
-
-def _listed(classes: NDArray[Any]) -> str:
-    shown = ", ".join(repr(label) for label in classes[:SHOWN].tolist())
-    return f"[{shown}, ... {len(classes)} in all]" if len(classes) > SHOWN else f"[{shown}]"
 
 
 class PriorShift(Calibrator):

@@ -21,11 +21,10 @@ from calibrant.label_matrix import LabelScores
 from calibrant.persistence.replacing import replacing
 from calibrant.presentation import to_plain
 from calibrant.presentation.sentences import counted
-from calibrant.presentation.values import decimals
 from calibrant.remedies import for_command_line
 from calibrant.report.evaluation_set import EvaluationSet
 from calibrant.report.labels import LabelAssessment, assess_labels
-from calibrant.report.sections.decisions import decision_numbers
+from calibrant.report.sections.decisions import decision_numbers, decision_sentences
 from calibrant.space import Space
 from calibrant.tables.columns import listed
 from calibrant.tables.file_set import open_source
@@ -201,23 +200,9 @@ def decisions(
                 of_thresholds,
             )
         )
-    notes = []
-    if numbers.threshold is not None:
-        notes.append(
-            f"The second decision is cheaper from a calibrated probability of {decimals(numbers.threshold)} on."
-        )
-    notes.append(f"The best single decision for all rows costs {decimals(numbers.fixed)} per row.")
-    difference = numbers.difference
-    if difference is not None and difference.value is not None:
-        word = {"better": "saves", "worse": "costs"}.get(difference.direction)
-        notes.append(
-            "These rows do not show that calibration changes the cost."
-            if word is None
-            else f"Calibration {word} {abs(1000 * difference.value):.4g} per 1,000 rows."
-        )
     facts = {"file": str(file), "level": level, **{k: v for k, v in to_plain(numbers).items() if k in FACTS}}
     heading = f"{file.name}: {counted(rows.n_rows, 'row')}, {rows.n_classes} classes"
-    deliver(Result(heading, tuple(sections), tuple(notes), facts), format_name, output)
+    deliver(Result(heading, tuple(sections), tuple(decision_sentences(numbers)), facts), format_name, output)
 
 
 FACTS = ("costs", "threshold", "predicted", "predicted_after", "fixed")

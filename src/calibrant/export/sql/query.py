@@ -69,7 +69,6 @@ DIALECTS: Final[dict[str, Dialect]] = {
 }
 """Systems by their names in sqlglot."""
 
-VALID = "valid_row"
 ALTERNATIVES = "export it to .onnx or .json instead"
 
 

@@ -18,7 +18,7 @@ from calibrant.report.sections.scores import difference_cell, estimate_cell
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
 
-__all__ = ["decision_numbers", "decision_section"]
+__all__ = ["decision_numbers", "decision_section", "decision_sentences"]
 
 THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
@@ -46,7 +46,7 @@ def decision_section(assessment: "Assessment") -> Section | None:
         ("Predicted cost", "mean cost that the probabilities predict for these decisions."),
     )
     parts: list[Block] = [
-        Paragraph(_lead(numbers), "lead"),
+        Paragraph(" ".join(decision_sentences(numbers)), "lead"),
         Table("costs", "Cost of decisions", tuple(columns), body, definitions=definitions),
     ]
     if numbers.thresholds:
@@ -54,7 +54,8 @@ def decision_section(assessment: "Assessment") -> Section | None:
     return Section("decisions", "Decisions", tuple(parts))
 
 
-def _lead(numbers: DecisionNumbers) -> str:
+def decision_sentences(numbers: DecisionNumbers) -> list[str]:
+    """Return what the costs say: from which probability to act, the best single decision, and what calibration changes."""
     sentences = []
     if numbers.threshold is not None:
         sentences.append(
@@ -64,12 +65,12 @@ def _lead(numbers: DecisionNumbers) -> str:
     found = numbers.difference
     if found is not None and found.value is not None:
         word = {"better": "saves", "worse": "costs"}.get(found.direction)
-        amount = f"{abs(1000 * found.value):.4g}"
-        if word is None:
-            sentences.append("These rows do not show that calibration changes the cost.")
-        else:
-            sentences.append(f"Calibration {word} {amount} per 1,000 rows.")
-    return " ".join(sentences)
+        sentences.append(
+            "These rows do not show that calibration changes the cost."
+            if word is None
+            else f"Calibration {word} {abs(1000 * found.value):.4g} per 1,000 rows."
+        )
+    return sentences
 
 
 def _net_benefits(numbers: DecisionNumbers) -> Table:
