@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from partitions_of_rows import LOGITS, PROMISED, given, promised, rows, table_of, tables_of, theta, written
 
@@ -145,6 +147,18 @@ def test_an_executor_that_is_killed_in_the_middle_of_a_fit(session, tmp_path):
     fitted = fit(TemperatureScaling(), mortal, **LOGITS)
     assert theta(fitted) == pytest.approx(expected, abs=1e-8)
     assert len(list(tmp_path.glob("made-*"))) > 4  # it died, and the fit went on
+
+
+def test_a_file_with_another_type_of_column(session, tmp_path):
+    first = table_of(*rows())
+    second = first.set_column(0, first.column_names[0], pa.array(["high"] * first.num_rows))
+    for number, table in enumerate((first, second)):
+        pq.write_table(table, tmp_path / f"part-{number}.parquet")
+    frame = session.read.parquet(*(str(tmp_path / f"part-{number}.parquet") for number in (0, 1)))
+    with pytest.raises(
+        PartitionError, match=rf"part-1.parquet: column '{first.column_names[0]}' has another type"
+    ):
+        fit(TemperatureScaling(), frame, **LOGITS)
 
 
 def test_bad_input_names_the_partition(session):

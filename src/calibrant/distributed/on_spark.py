@@ -1,6 +1,7 @@
 """Partitions on Spark: data frames, by ``mapInArrow``."""
 
 import pickle
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -108,19 +109,30 @@ def _collected(parts: Any) -> list[Any]:
     return rows
 
 
+MISMATCH = re.compile(r"DATA_TYPE_MISMATCH\].* file (?P<file>\S+)\. .* column \[(?P<column>[^\]]+)\]")
+
+DEATHS = ("crashed", "ExecutorLost", "exited unexpectedly", "SparkContext")
+"""Parts of Spark's messages about workers that died."""
+
+
 def _reason(trace: str) -> str:
     """Return one sentence about a job that failed."""
-    for line in trace.splitlines():
+    # Frames of the stack name classes such as SparkContext, whatever went wrong.
+    lines = [line.strip() for line in trace.splitlines() if not line.strip().startswith("at ")]
+    for line in lines:
+        if "ModuleNotFoundError" in line:
+            return (
+                f"the Python of the Spark workers lacks a package ({line.partition(': ')[2]}); install calibrant there, or set "
+                "PYSPARK_PYTHON to a Python that has it."
+            )
+        mismatch = MISMATCH.search(line)
+        if mismatch is not None:
+            return f"{mismatch['file']}: column {mismatch['column']!r} has another type than in the other files; write it again."
         for sign in ("FILE_NOT_EXIST", "FileNotFoundException", "does not exist"):
             if sign in line:
                 path = next((word for word in line.split() if "/" in word), "a file")
                 return f"{path.strip('.,')} cannot be read because it is not there; restore it, or list the files again."
-    if (
-        "crashed" in trace
-        or "ExecutorLost" in trace
-        or "exited unexpectedly" in trace
-        or "SparkContext" in trace
-    ):
+    if any(sign in line for line in lines for sign in DEATHS):
         return (
             "Spark gave up a partition because its worker died too often; nothing was fitted or written: give executors "
             "more memory, or use smaller partitions."
