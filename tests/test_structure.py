@@ -52,6 +52,7 @@ LAYERS = [
         "streaming",
         "synthetic",
         "online",
+        "active",
         "tables",
     },
     {"hypothesis_tests", "comparison", "plots", "mlflow"},
