@@ -16,7 +16,7 @@ from animal_files import CLASSES, folder, probabilities, run  # noqa: F401
 from calibrant import load
 from calibrant.cli.program import calibrant
 from calibrant.report import Assessment
-from calibrant.report.sections.how_to_act import lines_to_copy
+from calibrant.report.sections.overview import lines_to_copy
 
 FOUND = (
     "Note: labels are from column 'animal', probabilities from columns 'p_cat', 'p_dog' and 'p_owl' "

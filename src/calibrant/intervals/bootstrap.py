@@ -9,8 +9,7 @@ import numpy as np
 
 from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
-from calibrant.intervals.few_units import few_rows_of_a_class, few_unequal_groups
-from calibrant.intervals.groups import group_numbers
+from calibrant.intervals.groups import few_rows_of_a_class, few_unequal_groups, group_numbers
 from calibrant.intervals.interval import Interval
 from calibrant.intervals.resampling import (
     NO_VALUE,

@@ -8,8 +8,7 @@ import numpy as np
 
 from calibrant.arrays import Float64Array, IntArray
 from calibrant.errors import CalibrationWarning, ParameterError
-from calibrant.intervals.few_units import MIN_UNITS, few_rows_of_a_class
-from calibrant.intervals.groups import group_numbers
+from calibrant.intervals.groups import MIN_UNITS, few_rows_of_a_class, group_numbers
 from calibrant.intervals.interval import Interval
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.row_losses import Loss, check_loss, log_loss_ceiling, row_losses

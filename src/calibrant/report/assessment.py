@@ -20,6 +20,7 @@ from calibrant.report.contents import (
     CumulativeNumbers,
     Curve,
     DataSummary,
+    DecisionNumbers,
     DecompositionRow,
     Estimate,
     Example,
@@ -30,11 +31,11 @@ from calibrant.report.contents import (
     Repeatability,
     ScoreRow,
     SelectiveRow,
+    SubgroupNumbers,
     TestRow,
     Verdict,
 )
 from calibrant.report.document import ReportSection, report_markdown, report_page, report_text
-from calibrant.report.optional_contents import DecisionNumbers, SubgroupNumbers
 
 __all__ = ["SCHEMA", "Assessment"]
 

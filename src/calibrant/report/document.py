@@ -27,9 +27,8 @@ from calibrant.report.sections.data import data_section, settings_section
 from calibrant.report.sections.decisions import decision_section
 from calibrant.report.sections.decomposition import decomposition_section
 from calibrant.report.sections.example import example_section
-from calibrant.report.sections.how_to_act import lines_to_copy
 from calibrant.report.sections.methods import learning_section, methods_section
-from calibrant.report.sections.overview import recommendation_section, verdict_section
+from calibrant.report.sections.overview import lines_to_copy, recommendation_section, verdict_section
 from calibrant.report.sections.pitfalls import pitfalls_section
 from calibrant.report.sections.reliability import reliability_section
 from calibrant.report.sections.scores import errors_section, scores_section

@@ -19,8 +19,7 @@ from calibrant.remedies import CHOOSE_COLUMNS, DECIMAL_COMMAS, OTHER_SEPARATOR, 
 from calibrant.space import Space
 from calibrant.tables.columns import ScoreColumns, check_distinct, columns_asked_for, default_columns
 from calibrant.tables.compression import COMPRESSION_RATIO, compressor, is_compressed, opened, readable
-from calibrant.tables.csv_blocks import Block, blocks, parsed_by_pyarrow
-from calibrant.tables.csv_records import Record, cell_text, field_of, records
+from calibrant.tables.csv_blocks import Block, Record, blocks, cell_text, field_of, parsed_by_pyarrow, records
 from calibrant.tables.source import (
     MISSING,
     Batch,

@@ -14,8 +14,7 @@ from calibrant.tables.arrow_format import ArrowSink, FeatherSource, ParquetSourc
 from calibrant.tables.csv_format import CsvSink, CsvSource, Dialect
 from calibrant.tables.excel_format import ExcelSink, ExcelSource
 from calibrant.tables.json_lines import JsonLinesSink, JsonLinesSource
-from calibrant.tables.npy_format import NpySink, npy_source
-from calibrant.tables.npz_format import NpzSink, npz_source
+from calibrant.tables.numpy_format import NpySink, NpzSink, npy_source, npz_source
 from calibrant.tables.source import Sink, Source
 from calibrant.tables.torch_format import TorchSink, torch_source
 

@@ -21,7 +21,7 @@ from calibrant.tables.class_matching import ClassMatch, Label, match_classes
 from calibrant.tables.columns import ScoreColumns
 from calibrant.tables.csv_format import Dialect
 from calibrant.tables.file_set import open_source
-from calibrant.tables.label_file import label_of
+from calibrant.tables.roles import label_of
 from calibrant.tables.score_checks import ScoreParser
 from calibrant.tables.side_columns import columns_of
 from calibrant.tables.source import Batch, Names, Source, as_integers

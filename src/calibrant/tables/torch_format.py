@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from calibrant.errors import FileFormatError, MissingExtraError
 from calibrant.tables.array_source import ArraySource
-from calibrant.tables.npy_format import one_array_only
+from calibrant.tables.numpy_format import one_array_only
 from calibrant.tables.source import Batch, Sink
 
 __all__ = ["TorchSink", "torch_source"]

@@ -14,7 +14,7 @@ from scipy.stats import friedmanchisquare, rankdata
 from study_samples import crossed, from_figures, sample
 
 from calibrant.errors import RecipeError
-from calibrant.studies.report.markdown import table_markdown
+from calibrant.studies.report import table_markdown
 from calibrant.studies.tables import make_table, read_figures
 from calibrant.studies.tables.options import TableOptions
 

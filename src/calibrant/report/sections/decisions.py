@@ -10,9 +10,8 @@ from calibrant.options import real_array
 from calibrant.presentation import Cell, Column, Paragraph, Section, Table, Value
 from calibrant.presentation.document import Block
 from calibrant.presentation.values import decimals
-from calibrant.report.contents import Estimate
+from calibrant.report.contents import DecisionNumbers, Estimate, ThresholdRow
 from calibrant.report.evaluation_set import EvaluationSet, mean_estimate
-from calibrant.report.optional_contents import DecisionNumbers, ThresholdRow
 from calibrant.report.sections.scores import difference_cell, estimate_cell
 
 if TYPE_CHECKING:  # a run-time import would be circular

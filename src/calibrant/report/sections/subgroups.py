@@ -10,8 +10,8 @@ from calibrant.hypothesis_tests import SubgroupCalibration, subgroup_calibration
 from calibrant.presentation import Cell, Column, Paragraph, Section, Table, Value, count, counted
 from calibrant.presentation.document import Block
 from calibrant.presentation.values import Range
+from calibrant.report.contents import SegmentRow, SubgroupNumbers
 from calibrant.report.evaluation_set import EvaluationSet
-from calibrant.report.optional_contents import SegmentRow, SubgroupNumbers
 
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
