@@ -234,6 +234,10 @@ def test_every_listed_deferred_import_is_in_use():
     )
 
 
+# Folders whose files are found by a look at the folder.
+DISCOVERED = {"calibrant.tables.formats."}
+
+
 def loaded_by_name(path: Path) -> Iterator[str]:
     """Yield the modules that a file may load by ``import_module``; the last part can be any string of its part."""
     for node in ast.walk(TREES[path]):
@@ -244,6 +248,8 @@ def loaded_by_name(path: Path) -> Iterator[str]:
             match node.args[0]:
                 case ast.Constant(value=str(name)):
                     yield name
+                case ast.JoinedStr(values=[ast.Constant(value=str(prefix)), *_]) if prefix in DISCOVERED:
+                    yield from (name for name in MODULES if name.startswith(prefix))
                 case ast.JoinedStr(values=[ast.Constant(value=str(prefix)), *_]):
                     yield from (prefix + word for word in WORDS[part_of(path)])
 

@@ -19,8 +19,8 @@ from calibrant.remedies import CHECK_POSITIVE
 from calibrant.space import Space
 from calibrant.tables.class_matching import ClassMatch, Label, match_classes
 from calibrant.tables.columns import ScoreColumns
-from calibrant.tables.csv_format import Dialect
 from calibrant.tables.file_set import open_source
+from calibrant.tables.formats.csv import Dialect
 from calibrant.tables.roles import label_of
 from calibrant.tables.score_checks import ScoreParser
 from calibrant.tables.side_columns import columns_of

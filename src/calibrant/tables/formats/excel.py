@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from calibrant.errors import FileFormatError, MissingExtraError
 from calibrant.tables.cell_rows import CellBatch, CellRow, CellSource
 from calibrant.tables.columns import check_distinct
+from calibrant.tables.formats import ZIP, Format
 from calibrant.tables.source import Batch, Sink
 
 __all__ = ["ExcelSink", "ExcelSource"]
@@ -130,3 +131,14 @@ class ExcelSink(Sink):
         """Save the workbook."""
         self._book.save(self._stream)
         self._book.close()
+
+
+EXCEL = Format(
+    "Excel",
+    (".xlsx",),
+    ExcelSource,
+    ExcelSink,
+    ZIP,
+    member="xl/workbook.xml",
+    about="first sheet, with a header; needs the extra `excel`",
+)

@@ -20,6 +20,7 @@ from calibrant.space import Space
 from calibrant.tables.columns import ScoreColumns, check_distinct, columns_asked_for, default_columns
 from calibrant.tables.compression import COMPRESSION_RATIO, compressor, is_compressed, opened, readable
 from calibrant.tables.csv_blocks import Block, Record, blocks, cell_text, field_of, parsed_by_pyarrow, records
+from calibrant.tables.formats import Format
 from calibrant.tables.source import (
     MISSING,
     Batch,
@@ -515,3 +516,29 @@ def _contents(texts: Any) -> memoryview:
     _, offsets, data = texts.buffers()
     ends = np.frombuffer(offsets, dtype=np.int64)
     return memoryview(data)[ends[texts.offset] : ends[texts.offset + len(texts)]]
+
+
+TEXT = Format(
+    "text",
+    (".csv", ".tsv"),
+    CsvSource,
+    CsvSink,
+    has_dialect=True,
+    about="`--separator ';'` and `--decimal ','` for other signs",
+)
+GZIP, BZIP2, XZ, ZSTD = (
+    Format(
+        f"text compressed by {name}",
+        (f".csv.{ending}", f".tsv.{ending}"),
+        CsvSource,
+        CsvSink,
+        signature,
+        has_dialect=True,
+    )
+    for name, ending, signature in (
+        ("gzip", "gz", b"\x1f\x8b"),
+        ("bzip2", "bz2", b"BZh91AY&SY"),
+        ("xz", "xz", b"\xfd7zXZ\x00"),
+        ("zstd", "zst", b"\x28\xb5\x2f\xfd"),
+    )
+)

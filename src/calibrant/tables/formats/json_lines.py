@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from calibrant.errors import FileFormatError
 from calibrant.tables.cell_rows import ROWS_LOOKED_AT, CellBatch, CellRow, CellSource
 from calibrant.tables.compression import COMPRESSION_RATIO, compressor, is_compressed, opened, readable
+from calibrant.tables.formats import Format
 from calibrant.tables.source import Batch, NoRowsError, Sink
 
 __all__ = ["JsonLinesSink", "JsonLinesSource"]
@@ -140,3 +141,21 @@ def _set(content: dict[str, Any], column: str, value: float) -> None:
             content[name] = copied
             return
     content[column] = value
+
+
+JSON_LINES = Format(
+    "JSON Lines",
+    (".jsonl", ".ndjson"),
+    JsonLinesSource,
+    JsonLinesSink,
+    about='`{"probs": {"cat": 0.9}}` and `{"probs": [0.9]}` are columns `probs.cat` and `probs.0`',
+)
+GZIP, ZSTD = (
+    Format(
+        f"JSON Lines compressed by {name}",
+        (f".jsonl.{ending}", f".ndjson.{ending}"),
+        JsonLinesSource,
+        JsonLinesSink,
+    )
+    for name, ending in (("gzip", "gz"), ("zstd", "zst"))
+)

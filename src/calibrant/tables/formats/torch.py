@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from calibrant.errors import FileFormatError, MissingExtraError
 from calibrant.tables.array_source import ArraySource
-from calibrant.tables.numpy_format import one_array_only
+from calibrant.tables.formats import ZIP, Format
+from calibrant.tables.formats.numpy import one_array_only
 from calibrant.tables.source import Batch, Sink
 
 __all__ = ["TorchSink", "torch_source"]
@@ -119,3 +120,14 @@ class TorchSink(Sink):
             torch.save(
                 {**self._members.content, self._name: tensor} if is_dictionary else tensor, self._stream
             )
+
+
+TORCH = Format(
+    "torch tensors",
+    (".pt", ".pth"),
+    torch_source,
+    TorchSink,
+    ZIP,
+    member="data.pkl",
+    about="a tensor (labels as for NPY), or a dictionary of tensors; needs the extra `torch`",
+)

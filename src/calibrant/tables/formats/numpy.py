@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from calibrant.errors import FileFormatError, ParameterError
 from calibrant.tables.array_source import ArraySource
+from calibrant.tables.formats import ZIP, Format
 from calibrant.tables.source import Batch, Sink
 
 __all__ = ["ArrayWriter", "NpySink", "NpzMembers", "NpzSink", "npy_source", "npz_source", "one_array_only"]
@@ -300,3 +301,22 @@ class NpzSink(Sink):
         """Write the directory of the archive."""
         self._member.close()
         self._archive.close()
+
+
+NPZ = Format(
+    "NPZ",
+    (".npz",),
+    npz_source,
+    NpzSink,
+    ZIP,
+    member=".npy",
+    about="one array of scores, one of labels",
+)
+NPY = Format(
+    "NPY",
+    (".npy",),
+    npy_source,
+    NpySink,
+    b"\x93NUMPY",
+    about="one array of scores; labels in another file: `--label labels.npy`",
+)

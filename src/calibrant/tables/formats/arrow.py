@@ -9,9 +9,10 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.errors import FileFormatError, LabelError, MissingExtraError, PredictionError
+from calibrant.errors import FileFormatError, LabelError, PredictionError
 from calibrant.space import Space
 from calibrant.tables.columns import ScoreColumns, check_distinct, columns_asked_for, default_columns
+from calibrant.tables.formats import Format
 from calibrant.tables.source import (
     Batch,
     ColumnBatch,
@@ -21,20 +22,12 @@ from calibrant.tables.source import (
     Source,
     check_names,
     check_no_nul,
+    pyarrow_module,
 )
 
-__all__ = ["ArrowSink", "FeatherSource", "ParquetSource", "pyarrow_module"]
+__all__ = ["ArrowSink", "FeatherSource", "ParquetSource"]
 
 ROWS_LOOKED_AT = 1000  # to distinguish scores from row numbers
-
-
-def pyarrow_module() -> Any:
-    """Return pyarrow, or raise an error that says how to install it."""
-    try:
-        import pyarrow
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("pyarrow", "cli") from error
-    return pyarrow
 
 
 class ArrowBatch(ColumnBatch):
@@ -300,3 +293,7 @@ class ArrowSink(Sink):
     def finish(self) -> None:
         """Write the footer."""
         self._writer.close()
+
+
+PARQUET = Format("Parquet", (".parquet", ".pq"), ParquetSource, ArrowSink, b"PAR1")
+FEATHER = Format("Feather", (".feather", ".arrow"), FeatherSource, ArrowSink, b"ARROW1")

@@ -1,24 +1,24 @@
-"""File formats: extension, signature, reader and writer of each, in one list."""
+"""File formats, one or more per file of this folder: extension, signature, reader and writer of each."""
 
 import os
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import IO, Any
+from pkgutil import iter_modules
+from typing import IO, TYPE_CHECKING, Any
 
 from calibrant.errors import FileFormatError, ParameterError
-from calibrant.tables.arrow_format import ArrowSink, FeatherSource, ParquetSource
-from calibrant.tables.csv_format import CsvSink, CsvSource, Dialect
-from calibrant.tables.excel_format import ExcelSink, ExcelSource
-from calibrant.tables.json_lines import JsonLinesSink, JsonLinesSource
-from calibrant.tables.numpy_format import NpySink, NpzSink, npy_source, npz_source
 from calibrant.tables.source import Sink, Source
-from calibrant.tables.torch_format import TorchSink, torch_source
+
+if TYPE_CHECKING:  # a run-time import would be circular
+    from calibrant.tables.formats.csv import Dialect
 
 __all__ = [
+    "ZIP",
     "Format",
     "ending_of_content",
     "format_of",
@@ -52,6 +52,8 @@ class Format:
         End of the name of a file inside, if the format is a kind of ZIP archive.
     has_dialect : bool
         Whether the reader takes a ``Dialect`` of CSV files as its second argument.
+    about : str
+        A remark for users, in Markdown: how files must look, or which extra they need.
 
     Notes
     -----
@@ -65,58 +67,31 @@ class Format:
     signature: bytes = b""
     member: str = ""
     has_dialect: bool = False
+    about: str = ""
 
     def has_name(self, path: str | os.PathLike[str]) -> bool:
         """Return whether a file name has an extension of this format."""
         return Path(path).name.lower().endswith(self.endings)
 
 
-TEXT = Format("text", (".csv", ".tsv"), CsvSource, CsvSink, has_dialect=True)
 ZIP = b"PK\x03\x04"
+"""Signature of ZIP archives."""
 
-FORMATS = (
-    TEXT,
-    Format(
-        "text compressed by gzip", (".csv.gz", ".tsv.gz"), CsvSource, CsvSink, b"\x1f\x8b", has_dialect=True
-    ),
-    Format(
-        "text compressed by bzip2",
-        (".csv.bz2", ".tsv.bz2"),
-        CsvSource,
-        CsvSink,
-        b"BZh91AY&SY",
-        has_dialect=True,
-    ),
-    Format(
-        "text compressed by xz", (".csv.xz", ".tsv.xz"), CsvSource, CsvSink, b"\xfd7zXZ\x00", has_dialect=True
-    ),
-    Format(
-        "text compressed by zstd",
-        (".csv.zst", ".tsv.zst"),
-        CsvSource,
-        CsvSink,
-        b"\x28\xb5\x2f\xfd",
-        has_dialect=True,
-    ),
-    Format("Parquet", (".parquet", ".pq"), ParquetSource, ArrowSink, b"PAR1"),
-    Format("Feather", (".feather", ".arrow"), FeatherSource, ArrowSink, b"ARROW1"),
-    Format("NPZ", (".npz",), npz_source, NpzSink, ZIP, member=".npy"),
-    Format("NPY", (".npy",), npy_source, NpySink, b"\x93NUMPY"),
-    Format("torch tensors", (".pt", ".pth"), torch_source, TorchSink, ZIP, member="data.pkl"),
-    Format("Excel", (".xlsx",), ExcelSource, ExcelSink, ZIP, member="xl/workbook.xml"),
-    Format("JSON Lines", (".jsonl", ".ndjson"), JsonLinesSource, JsonLinesSink),
-    Format("JSON Lines compressed by gzip", (".jsonl.gz", ".ndjson.gz"), JsonLinesSource, JsonLinesSink),
-    Format("JSON Lines compressed by zstd", (".jsonl.zst", ".ndjson.zst"), JsonLinesSource, JsonLinesSink),
-)
-"""File formats of this package, in the order of messages."""
+FIRST = ("csv", "arrow", "numpy")
+"""Files whose formats come first in messages; the others follow by name."""
 
 ENTRY_POINT_GROUP = "calibrant.formats"
 
 
 @cache
 def formats() -> tuple[Format, ...]:
-    """Return all file formats, those of plug-ins last."""
-    return (*FORMATS, *map(_plugin, entry_points(group=ENTRY_POINT_GROUP)))
+    """Return all file formats: those that the files of this folder define, then those of plug-ins."""
+    files = {found.name for found in iter_modules(__path__)}
+    modules = [
+        import_module(f"calibrant.tables.formats.{name}") for name in (*FIRST, *sorted(files - {*FIRST}))
+    ]
+    own = [each for module in modules for each in vars(module).values() if isinstance(each, Format)]
+    return (*own, *map(_plugin, entry_points(group=ENTRY_POINT_GROUP)))
 
 
 def _plugin(entry_point: EntryPoint) -> Format:
@@ -156,7 +131,7 @@ def format_of(path: str | os.PathLike[str]) -> Format:
     raise FileFormatError(f"{os.fsdecode(path)}: unknown file extension; supported are {known_endings()}.")
 
 
-def open_file(path: Path, dialect: Dialect | None = None) -> Source:
+def open_file(path: Path, dialect: "Dialect | None" = None) -> Source:
     """Open one file for reading, after a look at its first bytes."""
     kind = format_of(path)
     check_signature(path, kind)
@@ -189,7 +164,7 @@ def check_signature(path: Path, kind: Format) -> None:
         real = _archive_format(path, signed)
         if real is not None and real is not kind:
             raise FileFormatError(f"{path} looks like {real.name}; give it the extension {real.endings[0]}.")
-    if not signed and kind.signature and start and _is_text(start) and kind.reader is not CsvSource:
+    if not signed and kind.signature and start and _is_text(start) and not kind.has_dialect:
         raise FileFormatError(
             f"{path} looks like text, not like {kind.name}; give it the extension .csv, or .tsv if it has tabs."
         )
