@@ -35,7 +35,7 @@ LAYERS = [
         "agreement",
     },
     {"numerics"},
-    {"space", "origin", "predictions", "labels", "labelled_predictions", "label_matrix"},
+    {"space", "origin", "predictions", "labels", "labelled_predictions", "label_matrix", "label_outputs"},
     {"graph"},
     {"objective", "solvers", "binning"},
     {"calibrator", "batches"},

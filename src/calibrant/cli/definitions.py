@@ -31,8 +31,11 @@ __all__ = [
     "is_stream",
     "level_option",
     "methods",
+    "normalise_option",
     "prediction_options",
+    "remember_declared",
     "report",
+    "text_options",
     "verify",
     "worker",
 ]
@@ -146,7 +149,7 @@ def prediction_options(command: Command) -> Command:
             "--as-declared",
             is_flag=True,
             expose_value=False,
-            callback=_remember,
+            callback=remember_declared,
             help="Accept logits that look like probabilities.",
         ),
         click.option(
@@ -172,7 +175,8 @@ def prediction_options(command: Command) -> Command:
     return confidence_options(command)
 
 
-def _remember(context: click.Context, _: click.Parameter, given: bool) -> None:
+def remember_declared(context: click.Context, _: click.Parameter, given: bool) -> None:
+    """Remember that logits are accepted whatever they look like."""
     context.meta[AS_DECLARED] = given
 
 

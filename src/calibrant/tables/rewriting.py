@@ -5,20 +5,20 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import ParameterError, PredictionError
 from calibrant.persistence.replacing import replacing
-from calibrant.predictions import Predictions
 from calibrant.space import Space
 from calibrant.tables.columns import ScoreColumns
 from calibrant.tables.file_set import FileSet
 from calibrant.tables.formats import format_of
 from calibrant.tables.prediction_file import rows_per_batch
 from calibrant.tables.score_checks import ScoreParser
-from calibrant.tables.source import Source
+from calibrant.tables.source import Batch, Source
 
 __all__ = ["check_output", "rewrite"]
 
@@ -49,8 +49,8 @@ def rewrite(
     source: Source,
     output: str | os.PathLike[str],
     columns: ScoreColumns,
-    space: Space | ScoreParser,
-    calibrated: Callable[[Predictions], NDArray[np.floating]],
+    space: Space | Callable[[Batch], Any],
+    calibrated: Callable[[Any], NDArray[np.floating]],
     *,
     appended: Sequence[str] | None = None,
     n_rows: int | None = None,
@@ -67,10 +67,10 @@ def rewrite(
         after an error or an interrupt it is unchanged.
     columns : ScoreColumns
         The score columns, in the order of the classes.
-    space : Space or ScoreParser
-        Space of the scores, or their parser.
+    space : Space or function
+        Space of the scores, or a function that returns the predictions of a batch, such as a `ScoreParser`.
     calibrated : function
-        Returns the new scores for predictions, (n, K) for K columns or two classes.
+        Returns the new scores for these predictions, (n, K) for K columns or two classes.
     appended : sequence of str, optional
         Names of new columns for the new scores, instead of replacing the old ones. One name for an NPZ file.
     n_rows : int, optional
@@ -87,7 +87,7 @@ def rewrite(
     for name in appended or []:
         if name in source.columns:
             raise PredictionError(f"{source.path} has a column {name!r} already; choose another prefix.")
-    parsed = space if isinstance(space, ScoreParser) else ScoreParser(columns, space)
+    parsed = ScoreParser(columns, space) if isinstance(space, Space) else space
     if isinstance(source, FileSet):
         done = 0
         for one in source.opened():

@@ -27,7 +27,7 @@ from calibrant.tables.rewriting import check_output, rewrite
 from calibrant.tables.score_checks import ScoreParser
 from calibrant.tables.source import LABEL_NAMES, Source
 
-__all__ = ["apply"]
+__all__ = ["apply", "in_order"]
 
 
 def apply(
@@ -86,7 +86,7 @@ def columns_for(
     """
     expected = [str(name) for name in _names(calibrator)]
     if columns is not None or isinstance(source, ArraySource):
-        found = _in_order(source.score_columns(columns, LABEL_NAMES, space), expected)
+        found = in_order(source.score_columns(columns, LABEL_NAMES, space), expected)
     else:
         found = (
             _by_name(source, expected) or _as_in_fit(source, calibrator) or _only_one(source, expected, space)
@@ -126,7 +126,7 @@ def _as_in_fit(source: Source, calibrator: Calibrator) -> ScoreColumns | None:
     return ScoreColumns((str(names[0]),), (str(names[0]),))
 
 
-def _in_order(found: ScoreColumns, expected: list[str]) -> ScoreColumns | None:
+def in_order(found: ScoreColumns, expected: list[str]) -> ScoreColumns | None:
     """Return chosen columns in the order of the classes, or None if they are for other classes."""
     if len(found.classes) == 1 and len(expected) == 2:
         return found
