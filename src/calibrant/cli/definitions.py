@@ -428,6 +428,11 @@ DEFAULT_METHODS = "temperature,vector,isotonic,beta,shared-map,auto"
     type=click.Path(path_type=Path),
     help="File with a test set, instead of cross-validation.",
 )
+@click.option(
+    "--test-label",
+    metavar="COLUMN",
+    help="Column with the true class of the test set, or a file such as labels.npy [as in FILE].",
+)
 @click.option("--metrics", metavar="NAMES", help="Further metrics, separated by commas.")
 @level_option
 @format_options
