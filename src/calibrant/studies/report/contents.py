@@ -22,7 +22,7 @@ from calibrant.presentation import (
 from calibrant.studies.execution import versions
 from calibrant.studies.pictures import DrawnPicture, draw_picture, has_units
 from calibrant.studies.pictures.kinds import Built
-from calibrant.studies.pictures.options import Probabilities
+from calibrant.studies.pictures.options import PictureOptions
 from calibrant.studies.results import DONE, FAILED, OPEN, SPLIT_LABELS, TOO_SLOW, Line, Results, label_text
 from calibrant.studies.tables import make_table
 from calibrant.studies.tables.options import ResultTable
@@ -114,7 +114,7 @@ def _words_table(name: str, columns: tuple[Column, ...], rows: Iterable[Sequence
 
 def contents_of(
     results: Results,
-    predictions: Callable[[Results, Probabilities], Built] | None = None,
+    predictions: Callable[[Results, PictureOptions], Built] | None = None,
     runs: Sequence[Any] = (),
 ) -> ReportContents:
     """Compute all tables and figures of a recipe, and collect what was run."""
