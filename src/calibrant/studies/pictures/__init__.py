@@ -80,15 +80,15 @@ def _works(
     results: Results, picture: PictureOptions, cache: OutputsCache | None, own_code: bool, pooled: bool
 ) -> tuple[list[tuple[str, GridWork]], list[str]]:
     """Return calibrator and work of the units of a figure, of the first repeat unless pooled, or why there are none."""
-    lines = {line.key: line for line in results.where(picture.conditions) if line.done}
+    # Units under several names share their key, so lines are told apart by identity.
+    lines = {id(line): line for line in results.where(picture.conditions) if line.done}
     if not lines:
         return [], []
     first = min(line.labels.get("repeat", 0) for line in lines.values())
     found = []
-    for unit in results.plan.units:
+    for unit, line in zip(results.plan.units, results.lines, strict=True):
         work = getattr(unit, "work", None)
-        line = lines.get(unit.key)
-        if line is None or not isinstance(work, GridWork):
+        if id(line) not in lines or not isinstance(work, GridWork):
             continue
         if not pooled and line.labels.get("repeat", 0) != first:
             continue
