@@ -160,6 +160,27 @@ def test_series_of_trials_are_averaged_over_seeds():
     np.testing.assert_allclose(found["sd"], np.sqrt(0.5))
 
 
+def test_a_regression_on_all_seeds_lies_near_a_smooth_curve():
+    """Twenty seeds of sin x with noise of 0.3: the mean of the posterior is closer to it than the means of the seeds."""
+    x = np.linspace(0, 6, 25)
+    generator = np.random.default_rng(0)
+    details = [
+        {"series": {"x": x.tolist(), "y": (np.sin(x) + 0.3 * generator.normal(size=25)).tolist()}}
+        for _ in range(20)
+    ]
+    results = sample(
+        [{"trial": "t", "seed": seed} for seed in range(20)], [{"final": 1.0}] * 20, details=details
+    )
+    entry = {"kind": "series", "trial": "t", "x": "x", "y": "y"}
+    smooth, raw = numbers(results, **entry, band="gp"), numbers(results, **entry)
+    error = np.abs(smooth["mean"] - np.sin(x))
+    assert np.sqrt(np.mean(error**2)) < np.sqrt(np.mean((raw["mean"] - np.sin(x)) ** 2))
+    assert (error < 4 * smooth["sd"]).all()
+    assert built(results, **entry, band="gp").notes == (
+        "Gaussian-process regression on all seeds; bands: ± one standard deviation of its posterior mean.",
+    )
+
+
 def test_bars_are_means_and_can_be_divided_by_one_of_them():
     results = noisy(data=["a", "b"], calibrator=CALIBRATORS, fold=[0, 1])
     found = numbers(results, kind="bars", measure="log_loss", by="calibrator")
@@ -217,7 +238,7 @@ def test_where_nothing_is_done_nothing_is_drawn(entry):
         ),
         (
             {"name": "p", "kind": "lines", "measure": "log_loss", "x": "a", "band": "se"},
-            "band must be sd",
+            "band must be one of sd, gp",
         ),
         (
             {"name": "p", "kind": "lines", "measure": "log_loss", "x": "a", "log_x": 1},
@@ -245,7 +266,7 @@ def test_options_without_meaning_are_refused(entry, words):
 
 
 def test_every_kind_is_known():
-    assert set(BUILDERS) == set(KINDS) - {"probabilities"}
+    assert set(BUILDERS) == set(KINDS) - {"probabilities", "fitted maps"}
 
 
 # Drawing

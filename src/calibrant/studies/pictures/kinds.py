@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from calibrant.plots.critical_difference_display import CriticalDifferenceDisplay
 from calibrant.plots.display import Display
@@ -211,15 +213,16 @@ def _curves(
         planned += sum(len(cell.planned) for cell in cells.values())
         there = {place: cell for place, cell in sorted(cells.items()) if cell.values}
         if there:
-            curves[name] = Curve(
+            curve = Curve(
                 np.array(list(there)),
                 np.array([cell.mean * scale for cell in there.values()]),
                 np.array([spread_over_splits(cell.values) * abs(scale) for cell in there.values()]),
                 np.array([len(cell.values) for cell in there.values()], dtype=np.intp),
             )
+            curves[name] = _regression(curve, there, scale) if picture.band == "gp" else curve
     if not curves:
         return _nothing()
-    band = picture.band == "sd"
+    band = picture.band in ("sd", "gp")
     display = LinesDisplay(
         curves,
         label_x=_in_words(label_x),
@@ -229,8 +232,29 @@ def _curves(
         log_y=picture.log_y,
         names_x=words,
     )
-    about = f"Bands: mean ± one standard deviation over {repeated}." if band else ""
-    return _one(display, about, _missing(missing, planned), *notes)
+    return _one(display, _ABOUT_BANDS[picture.band].format(repeated), _missing(missing, planned), *notes)
+
+
+_ABOUT_BANDS = {
+    "": "",
+    "sd": "Bands: mean ± one standard deviation over {}.",
+    "gp": "Gaussian-process regression on all {}; bands: ± one standard deviation of its posterior mean.",
+}
+
+
+def _regression(curve: Curve, cells: dict[float, CellUnits], scale: float) -> Curve:
+    """Return a Gaussian-process regression on the values of all units, at the places of a curve."""
+    x = np.array([place for place, cell in cells.items() for _ in cell.values])[:, np.newaxis]
+    y = np.array([value * scale for cell in cells.values() for value in cell.values.values()])
+    width = float(np.ptp(x))
+    if len(cells) < 3 or not width:
+        return curve
+    kernel = ConstantKernel() * RBF(0.2, (0.05, 2.0)) + WhiteKernel(0.1, (1e-6, 10.0))
+    process = GaussianProcessRegressor(kernel, normalize_y=True).fit(x / width, y)
+    mean, deviation = process.predict(curve.x[:, np.newaxis] / width, return_std=True)
+    # The deviation of new values contains the noise, the band that of the mean.
+    noise = process.kernel_.k2.noise_level * float(np.var(y))
+    return replace(curve, y=mean, sd=np.sqrt(np.maximum(deviation**2 - noise, 0.0)))
 
 
 def _bars(results: Results, picture: Bars) -> Built:

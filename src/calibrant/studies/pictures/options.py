@@ -13,6 +13,7 @@ __all__ = [
     "Bars",
     "Chosen",
     "CriticalDifference",
+    "FittedMaps",
     "Lines",
     "Measures",
     "PassRate",
@@ -129,7 +130,7 @@ class PassRate(PictureOptions):
 class Axes(PictureOptions):
     """The keys of all line charts."""
 
-    band: Literal["", "sd"] = ""
+    band: Literal["", "sd", "gp"] = ""
     log_x: bool = False
     log_y: bool = False
     scale: float = 1.0
@@ -203,8 +204,21 @@ class Probabilities(PictureOptions):
     calibrators: NamesOrOne = ()
     display: Literal["reliability", "boxes", "classwise"] = "reliability"
     class_: Any = None
+    repeats: Literal["first", "all"] = "first"
     repeat: float | None = None
     fold: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedMaps(PictureOptions):
+    """The keys of a diagram of fitted calibrators."""
+
+    data: NamesOrOne
+    classifier: NamesOrOne = ()
+    calibrators: NamesOrOne = ()
+    display: Literal["latent functions", "temperatures", "weights", "interpretation points"]
+    scores: Literal["log-probabilities", "logits"] = "log-probabilities"
+    classes: list[Any] | None = None
 
 
 KINDS: dict[str, type[PictureOptions]] = {
@@ -216,4 +230,5 @@ KINDS: dict[str, type[PictureOptions]] = {
     "bars": Bars,
     "chosen": Chosen,
     "probabilities": Probabilities,
+    "fitted maps": FittedMaps,
 }
