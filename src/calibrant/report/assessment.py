@@ -5,7 +5,7 @@ import json
 import os
 import webbrowser
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Self
@@ -36,6 +36,7 @@ from calibrant.report.contents import (
     Verdict,
 )
 from calibrant.report.document import ReportSection, report_markdown, report_page, report_text
+from calibrant.report.sections import read_further_numbers
 
 __all__ = ["SCHEMA", "Assessment"]
 
@@ -85,6 +86,8 @@ class Assessment:
         Calibration within segments of side columns, if these were given.
     decisions : DecisionNumbers or None
         Cost of decisions and net benefit, if costs were given.
+    further : dict
+        Numbers that sections measure themselves, by the name of the section.
     """
 
     title: str
@@ -108,10 +111,14 @@ class Assessment:
     origin: Origin | None = None
     subgroups: SubgroupNumbers | None = None
     decisions: DecisionNumbers | None = None
+    further: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as dictionaries, lists, strings and numbers, with the schema version as ``schema``."""
-        return {"schema": SCHEMA, **to_plain(self)}
+        plain = to_plain(self)
+        if not self.further:
+            del plain["further"]
+        return {"schema": SCHEMA, **plain}
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return everything as strict JSON, and write it to ``path`` if given.
@@ -141,7 +148,10 @@ class Assessment:
             raise FileFormatError(
                 f"the report has schema {schema}, and this version of calibrant reads up to {SCHEMA}; use a later version."
             )
-        return from_plain(cls, plain)
+        further = plain.pop("further", {})
+        if not isinstance(further, dict):
+            raise FileFormatError(f"report.further must be an object, but is {further!r}.")
+        return replace(from_plain(cls, plain), further=read_further_numbers(further))
 
     def to_markdown(
         self,
