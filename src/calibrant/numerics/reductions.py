@@ -91,7 +91,8 @@ def running_sums(matrix: FloatArray, out: FloatArray, *, from_end: bool = False)
     """
     if matrix.shape[1] <= WIDEST_TRIANGLE:
         ones = np.tri(matrix.shape[1], dtype=matrix.dtype)
-        np.matmul(matrix, ones if from_end else ones.T, out=out)
+        with np.errstate(invalid="ignore", over="ignore"):
+            np.matmul(matrix, ones if from_end else ones.T, out=out)
         # Zero times infinity is no zero.
         if np.isfinite(out[:, 0 if from_end else -1]).all():
             return out
