@@ -160,6 +160,15 @@ def test_words_on_the_horizontal_axis_keep_their_order():
     assert found["x"].tolist() == ["zebra", "ant"] * 2
 
 
+def test_words_can_have_places_on_the_horizontal_axis():
+    results = noisy(data=["zebra", "ant", "cow"], calibrator=["none", "beta"])
+    entry = {"kind": "lines", "x": "data", "measure": "log_loss", "places": {"ant": 2, "zebra": 8}}
+    found = numbers(results, **entry)
+    assert found["x"].tolist() == [2, 8] * 2
+    expected = means(results, "log_loss", "calibrator", "data")
+    assert found["mean"][:2] == pytest.approx([expected["none", "ant"], expected["none", "zebra"]])
+
+
 def test_measures_have_places_of_their_own():
     labels = [{"data": data, "calibrator": c} for data in "ab" for c in ("none", "beta")]
     results = sample(labels, [{"log_loss": float(k), "accuracy": 10.0 * k} for k in range(4)])

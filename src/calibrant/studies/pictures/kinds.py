@@ -159,7 +159,9 @@ def _lines(results: Results, picture: Lines) -> Built:
     levels = {label_text(level): level for level in results.levels(x)}
     numbers = {text: float(level) for text, level in levels.items() if _is_number(level)}
     words: dict[float, str] = {}
-    if len(numbers) < len(levels):  # Words are shown in their order.
+    if picture.places:
+        numbers = {str(text): float(place) for text, place in picture.places.items()}
+    elif len(numbers) < len(levels):  # Words are shown in their order.
         numbers = {row[0]: float(place) for place, row in enumerate(groups.rows)}
         words = {place: text for text, place in numbers.items()}
     points = {

@@ -152,6 +152,7 @@ class Lines(Axes):
     x: str
     measure: str
     series: str = ""
+    places: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
