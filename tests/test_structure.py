@@ -13,6 +13,7 @@ import pytest
 
 import calibrant
 import calibrant.calibrators
+import pages
 from calibrant import Calibrator
 
 ROOT = Path(__file__).parents[1]
@@ -388,16 +389,21 @@ def test_a_file_lists_its_public_names():
             defined, listed = names_of(tree)
             if path.name == "__main__.py" or (path.name == "__init__.py" and not defined):
                 continue
+            if path == PACKAGE / "__init__.py":
+                continue  # there names are found when first used
             if listed is None:
                 yield f"{shown(path)} has no __all__; list its public names."
                 continue
             if len(listed) != len(set(listed)):
                 yield f"__all__ of {shown(path)} lists a name twice."
-            if path != PACKAGE / "__init__.py":  # there names are imported when first used
-                for name in sorted(set(listed) - defined):
-                    yield f"__all__ of {shown(path)} lists {name}, which the file does not define."
+            for name in sorted(set(listed) - defined):
+                yield f"__all__ of {shown(path)} lists {name}, which the file does not define."
 
     report(problems())
+
+
+def test_pages_list_what_their_files_export():
+    report(pages.problems())
 
 
 def test_a_file_is_short_enough_to_read():
@@ -484,14 +490,6 @@ def test_a_final_calibrator_is_public_and_an_abstract_one_is_not():
         else f"{cls.__name__} can be instantiated; list it in calibrators/__init__.py."
         for cls in ALL_CALIBRATORS
         if (cls in PUBLIC) is inspect.isabstract(cls)
-    )
-
-
-def test_a_public_calibrator_is_re_exported_by_the_package():
-    report(
-        f"{cls.__name__} cannot be imported from calibrant; add it to the imports and to __all__ of calibrant/__init__.py."
-        for cls in PUBLIC
-        if cls.__name__ not in calibrant.__all__ or getattr(calibrant, cls.__name__) is not cls
     )
 
 
