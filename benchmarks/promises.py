@@ -534,7 +534,8 @@ def cells() -> Iterator[Cell]:
         yield Cell("WithIntervals, method named", scenario, 0.95, "measured", trial, 200)
     for scenario, draw in CALIBRATED.items():
         trial = partial(difference_covered, draw)
-        yield Cell("loss_difference", scenario, 0.95, "coverage", trial)
+        number = 400 if "40 classes" in scenario else 1000
+        yield Cell("loss_difference", scenario, 0.95, "coverage", trial, number)
     for scenario, draw in CALIBRATED.items():
         yield Cell("bootstrap, percentile", scenario, 0.95, "coverage", partial(bootstrap_covered, draw))
     signed = partial(debiased_ece, signed=True)
@@ -561,7 +562,8 @@ def cells() -> Iterator[Cell]:
     independent_rows = {name: draw for name, draw in CALIBRATED.items() if not is_grouped(name)}
     for name, test in tests.items():
         for scenario, draw in independent_rows.items():
-            yield Cell(name, scenario, 0.05, "level", partial(tested, test, draw))
+            number = 400 if "consistency" in name else 1000
+            yield Cell(name, scenario, 0.05, "level", partial(tested, test, draw), number)
     for scenario, draw in independent_rows.items():
         trial = partial(slope_covered, draw)
         yield Cell("calibration_slope_intercept: interval of the slope", scenario, 0.95, "coverage", trial)
@@ -668,10 +670,10 @@ def simulate(cell: Cell, first: int, number: int) -> Count:
 
 
 def run(path: Path, only: str, minutes: float, most: int) -> None:
-    """Simulate all cells in rounds of 100, 200 and 400, until the time is used up."""
+    """Simulate all cells in rounds of up to 1,000, until the time is used up."""
     chosen = [cell for cell in cells() if only in cell.key]
     done, end = stored(path), time.monotonic() + 60 * minutes
-    for limit in (100, 200, 400):
+    for limit in (100, 200, 400, 1000):
         for cell in chosen:
             while (count := done.get(cell.key, Count())).total < min(limit, cell.simulations, most):
                 if time.monotonic() > end:
@@ -814,7 +816,7 @@ def main() -> None:
     )
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--only", default="", help="run cells whose name contains this")
-    parser.add_argument("--simulations", type=int, default=400, help="at most this many in each cell")
+    parser.add_argument("--simulations", type=int, default=1000, help="at most this many in each cell")
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after this time")
     parser.add_argument("--page", type=Path, help="write the page from the results, without simulations")
     options = parser.parse_args()
