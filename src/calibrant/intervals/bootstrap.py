@@ -360,7 +360,7 @@ def _why_none(
     reason = reason or few_rows_of_a_class(data)
     if reason is None and is_declared(metric):
         losses = prepared_losses(samples[-1].predictions, "brier")
-        reason = few_outcomes(data, [one.predictions for one in samples], losses, groups)
+        reason = few_outcomes(data, [one.predictions for one in samples], losses)
     return reason
 
 

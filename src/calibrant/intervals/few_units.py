@@ -6,8 +6,9 @@ import numpy as np
 
 from calibrant.arrays import IntArray, Vector
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.events import confidences
 from calibrant.metrics.row_losses import Loss, LossesOf, prepared_losses
-from calibrant.numerics.cluster_variance import UnitMean, effective_number
+from calibrant.numerics.cluster_variance import effective_number
 from calibrant.predictions import Predictions
 from calibrant.presentation.sentences import counted
 
@@ -26,7 +27,7 @@ FEWEST_EVENTS, FEWEST_OUTCOMES, FEWEST_GROUPS = 5, 5.0, 5.0
 # Share of the rows below which a class is rare, and rows from which on that is looked at.
 RARE, MIN_ROWS = 0.1, 20
 
-# With this many mistakes the observed skewness is known.
+# With this many mistakes, and twice as many as predicted, predictions do not tell how rare they are.
 ENOUGH_MISTAKES = 10
 
 # Numbers of a sample of rows from which the skewness is computed.
@@ -66,7 +67,10 @@ def few_groups(number: float, unit: str = "group") -> str | None:
 
 
 def few_outcomes(
-    data: LabelledPredictions, candidates: Sequence[Predictions], value_of: LossesOf, groups: IntArray | None
+    data: LabelledPredictions,
+    candidates: Sequence[Predictions],
+    value_of: LossesOf,
+    fewest: float = FEWEST_OUTCOMES,
 ) -> str | None:
     r"""Return a reason if the mean of a row's value is skewed by unlikely outcomes, which may not have occurred.
 
@@ -75,26 +79,29 @@ def few_outcomes(
     .. math:: N = \frac{(\sum_i w_i^2 V_i)^3}{(\sum_i w_i^3 M_i)^2},
 
     from the variance V and third central moment M of each row. For one rare event of equal weights and values N is the
-    expected number of events. Below five the spread of the rows at hand does not show that of the mean, unless the rows have
-    many mistakes, whose skewness is observed. ``candidates`` are the predictions that may be right; the largest N counts.
+    expected number of events. If it is small, the spread of the rows at hand does not show that of the mean; unless the rows
+    have many more mistakes than predicted, so that the predictions do not tell how rare they are. ``candidates`` are the
+    predictions that may be right; the largest N counts.
     """
     largest = max(_effective_outcomes(data, one, value_of) for one in candidates)
-    if largest >= FEWEST_OUTCOMES:
+    if largest >= fewest or all(_has_many_mistakes(data, one) for one in candidates):
         return None
-    if all(np.count_nonzero(one.predicted != data.labels) >= ENOUGH_MISTAKES for one in candidates):
-        asymmetry = UnitMean.of(value_of(data.labels), data.weights, groups).asymmetry
-        if asymmetry**2 * FEWEST_OUTCOMES <= 1:
-            return None
     return (
-        f"effectively only {largest:.2g} of the less probable outcomes are expected, fewer than {FEWEST_OUTCOMES:g}, so the "
+        f"effectively only {largest:.2g} of the less probable outcomes are expected, fewer than {fewest:g}, so the "
         "size of losses that did not occur is unknown"
     )
 
 
-def why_no_mean_loss(data: LabelledPredictions, loss: Loss, groups: IntArray | None) -> str | None:
+def _has_many_mistakes(data: LabelledPredictions, predictions: Predictions) -> bool:
+    mistakes = int(np.count_nonzero(predictions.predicted != data.labels))
+    expected = float((1 - confidences(predictions).astype(np.float64)).sum())
+    return mistakes >= max(ENOUGH_MISTAKES, 2 * expected)
+
+
+def why_no_mean_loss(data: LabelledPredictions, loss: Loss) -> str | None:
     """Return why an interval of the mean loss would not keep its level; None if it does."""
     reason = few_rows_of_a_class(data) or few_outcomes(
-        data, [data.predictions], prepared_losses(data.predictions, loss), groups
+        data, [data.predictions], prepared_losses(data.predictions, loss)
     )
     return None if reason is None else f"no interval, since {reason}"
 

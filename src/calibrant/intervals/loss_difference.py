@@ -85,7 +85,7 @@ def loss_difference(
     minus one.
 
     There is no interval and no p-value, and ``note`` gives the reason, with fewer than five rows of the rarer of two classes
-    (if that is rare), with effectively fewer than five groups or rows, and where effectively fewer than five of the less
+    (if that is rare), with effectively fewer than five groups or rows, and where effectively fewer than eight of the less
     probable outcomes are expected. In these cases large differences may exist that did not occur.
 
     If the log-loss of some row is infinite, because a true class had probability zero, there is no interval.
@@ -140,6 +140,10 @@ def loss_difference(
         p_value=p_value,
         note=note,
     )
+
+
+# The larger of two numbers, of the first and the second predictions, is compared with it.
+FEWEST_OUTCOMES = 8.0
 
 
 def _definition(loss: Loss, floor: float) -> str:
@@ -211,5 +215,5 @@ def _why_none(
     )
     reason = reason or few_rows_of_a_class(first)
     if reason is None and found.error > 0:
-        reason = few_outcomes(first, [first.predictions, second.predictions], difference, groups)
+        reason = few_outcomes(first, [first.predictions, second.predictions], difference, FEWEST_OUTCOMES)
     return None if reason is None else f"no interval, since {reason}"

@@ -252,7 +252,7 @@ def _loss(rows: EvaluationSet, after: EvaluationSet | None, loss: Loss, zeros: s
 
     def of(subset: EvaluationSet) -> Estimate:
         found = mean_estimate(name, row_losses(subset.data, loss), subset, level, definition)
-        reason = None if found.low is None else why_no_mean_loss(subset.data, loss, subset.groups)
+        reason = None if found.low is None else why_no_mean_loss(subset.data, loss)
         return found if reason is None else replace(found, low=None, high=None, note=reason)
 
     difference = None
