@@ -1,7 +1,8 @@
 """Methods of other packages for ``structured_and_auto.py``, under names that start with ``peer-``.
 
 ``peer-sklearn-sigmoid``, ``-isotonic`` and ``-temperature`` are scikit-learn's ``CalibratedClassifierCV`` on the given
-log-probabilities. ``peer-sms``, ``-svs``, ``-quadratic`` (two classes only), ``-ets`` and ``-ts`` are those of the package
+log-probabilities; it needs rows of every class, so that classes without calibration rows are left out and have a probability
+of zero. ``peer-sms``, ``-svs``, ``-quadratic`` (two classes only), ``-ets`` and ``-ts`` are those of the package
 ``probmetrics``, which is needed for them alone. Zeros are raised to our floor, since some of them cannot take logarithms of
 zero.
 """
@@ -79,10 +80,18 @@ def _fitted(
     """Return the fitted map of probabilities."""
     package, _, method = name.partition("-")
     if package == "sklearn":
-        frozen = FrozenEstimator(GivenScores(p.shape[1]).fit(p, labels))
+        present, codes = np.unique(labels, return_inverse=True)
+        scores = np.log(p[:, present])
         rows = np.arange(len(labels))  # one split, since the default refuses classes of fewer than five rows
-        calibrated = CalibratedClassifierCV(frozen, method=method, cv=[(rows, rows)]).fit(np.log(p), labels)
-        return lambda given: calibrated.predict_proba(np.log(given))
+        frozen = FrozenEstimator(GivenScores(len(present)).fit(scores, codes))
+        calibrated = CalibratedClassifierCV(frozen, method=method, cv=[(rows, rows)]).fit(scores, codes)
+
+        def predict_all(given: NDArray[np.float64]) -> NDArray[np.float64]:
+            found = np.zeros_like(given)
+            found[:, present] = calibrated.predict_proba(np.log(given[:, present]))
+            return found
+
+        return predict_all
     from probmetrics import calibrators
 
     makers = {
