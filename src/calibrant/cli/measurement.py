@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from math import ceil, isfinite, nan, sqrt
+from math import ceil, isfinite, isnan, nan, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -243,6 +243,8 @@ def _of_interval(
     )
     if interval.n_rows == 1:
         how = "no interval for a single row"
+    elif interval.note is not None and isnan(low):
+        how = interval.note
     return Measurement(
         name_of(metric), value, low, high, noise, p_value, describe(metric), how, interval.n_rows
     )

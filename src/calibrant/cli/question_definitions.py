@@ -8,6 +8,7 @@ import click
 from calibrant.cli.definitions import (
     SPACES,
     InOrder,
+    drop_missing_option,
     format_options,
     level_option,
     normalise_option,
@@ -242,6 +243,7 @@ def fit_outputs(**options: Any) -> None:
 
 @multioutput.command(name="apply")
 @_output_options
+@drop_missing_option
 @click.option("--space", type=click.Choice(SPACES), help="Space of the scores [as in the fit].")
 @click.option(
     "--calibrator",

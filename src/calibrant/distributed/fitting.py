@@ -217,7 +217,9 @@ def _fit_automatic(method: AutoCalibration, source: RowSource) -> None:
         sample,
         source.n_rows,
         source_of_counts,
-        lambda candidate: _fit(clone(candidate), source_of_counts, warn_of_absent=False),
+        lambda family: [
+            _fit(clone(candidate.calibrator), source_of_counts, warn_of_absent=False) for candidate in family
+        ],
     )
 
 
