@@ -48,6 +48,7 @@ from calibrant.report.evaluation_set import (
     random_rows,
 )
 from calibrant.report.method_selection import baseline_of, has_infinite_loss
+from calibrant.report.sections import section_at
 
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
@@ -114,6 +115,7 @@ RESAMPLED_NUMBERS = 500_000
 Metric = Callable[..., float]
 
 
+@section_at(40)
 def scores_section(assessment: "Assessment") -> Section | None:
     """Return the section on proper scores, accuracy and the area under the ROC curve."""
     if not assessment.scores:
@@ -130,6 +132,7 @@ def scores_section(assessment: "Assessment") -> Section | None:
     return Section("scores", title, (Paragraph(lead, "lead"), table), is_half=True)
 
 
+@section_at(50)
 def errors_section(assessment: "Assessment") -> Section | None:
     """Return the section on calibration errors."""
     if not assessment.errors:
