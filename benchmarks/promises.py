@@ -762,7 +762,8 @@ OTHERS = """## Simulated elsewhere
 
 - `python benchmarks/questions.py`: thresholds of selective prediction ({doc}`selective_prediction`), subgroup tests with their
   family-wise error ({doc}`subgroups`), the calibration belt and the exact test of discrete scores ({doc}`hypothesis_tests`).
-- `python benchmarks/online.py`: false alarms of {class}`calibrant.online.CalibrationMonitor` ({doc}`measurements/shift_and_streams`).
+- `python benchmarks/online.py`: false alarms of {class}`calibrant.online.CalibrationMonitor`, see
+  {doc}`measurements/shift_and_streams`.
 - `python benchmarks/label_shift.py`: intervals of shifted class frequencies ({doc}`label_shift`).
 - `make test-slow`: levels of all tests.
 """
