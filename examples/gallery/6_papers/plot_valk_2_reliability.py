@@ -18,4 +18,4 @@ y = (generator.random(2000) < p**1.6).astype(int)
 
 display = ReliabilityDisplay.from_predictions(y, p, n_bins=10).plot()
 error = classwise_ece(y, p, n_bins=10)
-display.ax_.set_title(f"expected calibration error {error:.3f}")
+display.figure_.suptitle(f"expected calibration error {error:.3f}", y=1.0)
