@@ -32,10 +32,18 @@ __all__ = ["decisions", "multilabel", "multioutput", "subgroups"]
     help="Largest number of side columns that are combined.",
 )
 @click.option(
-    "--quantiles", type=click.IntRange(2), default=4, show_default=True, help="Number of quantile bins of a numeric column."
+    "--quantiles",
+    type=click.IntRange(2),
+    default=4,
+    show_default=True,
+    help="Number of quantile bins of a numeric column.",
 )
 @click.option(
-    "--min-rows", type=click.IntRange(1), default=30, show_default=True, help="Smallest number of rows of a segment."
+    "--min-rows",
+    type=click.IntRange(1),
+    default=30,
+    show_default=True,
+    help="Smallest number of rows of a segment.",
 )
 @click.option(
     "--kind",
