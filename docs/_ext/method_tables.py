@@ -1,4 +1,4 @@
-"""Tables of methods and metrics, read from the registry while the site is built."""
+"""Tables of methods, metrics and file formats, read from the package while the site is built."""
 
 import inspect
 import warnings
@@ -19,11 +19,12 @@ import calibrant.metrics
 from calibrant import Calibrator, Traits, registry
 from calibrant.errors import ExportError, NoGraphError
 from calibrant.export import Backend, Exportable, backends, exportable
+from calibrant.tables import formats
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-__all__ = ["CalibratorTable", "ExportTable", "MetricTable", "setup"]
+__all__ = ["CalibratorTable", "ExportTable", "FormatTable", "MetricTable", "setup"]
 
 Cell = list[nodes.Node]
 
@@ -78,6 +79,22 @@ class ExportTable(SphinxDirective):
             row = [_codes([name])]
             rows.append(row + [_text(text) for text in exports(name)])
         return [_table(head, rows, "export-table")]
+
+
+class FormatTable(SphinxDirective):
+    """Every file format of predictions with its extensions and a remark; one row for formats with one reader."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table."""
+        rows: dict[Any, tuple[str, list[str], str]] = {}
+        for each in formats():
+            _, endings, _ = rows.setdefault(each.reader, (each.name, [], each.about))
+            endings += each.endings
+        lines = ["| format | extensions | notes |", "|---|---|---|"]
+        for name, endings, about in rows.values():
+            codes = ", ".join(f"`{ending}`" for ending in endings)
+            lines.append(f"| {name} | {codes} | {about} |")
+        return self.parse_text_to_nodes("\n".join(lines))
 
 
 def exports(name: str) -> list[str]:
@@ -174,5 +191,6 @@ def setup(app: "Sphinx") -> dict[str, Any]:
     """Register the directives ``calibrator-table``, ``export-table`` and ``metric-table``."""
     app.add_directive("calibrator-table", CalibratorTable)
     app.add_directive("export-table", ExportTable)
+    app.add_directive("format-table", FormatTable)
     app.add_directive("metric-table", MetricTable)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

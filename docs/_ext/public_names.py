@@ -36,7 +36,7 @@ def public_names(module: str) -> list[str]:
 def listing(modules: list[str]) -> str:
     """Return an autosummary of the public names of some modules."""
     names = [
-        f"   {module.removeprefix('calibrant.')}.{name}"
+        f"   {module}.{name}".replace("calibrant.", "", 1)
         for module in modules
         for name in sorted(public_names(module))
     ]

@@ -21,6 +21,10 @@ USE_LOGITS = Remedy("use Predictions.from_logits", "say --space logits")
 DECLARE_LOGITS = Remedy("declare the space as logits", "say --space logits")
 SAME_SPACE = Remedy("pass the same kind as in fit", "say --space as in the fit")
 CHOOSE_COLUMNS = Remedy("choose the columns", "choose the columns with --columns")
+NAME_OUTPUT_COLUMNS = Remedy(
+    "pass a pattern such as 'p_{label}_*', or one per label",
+    "give --columns 'p_{label}_*', or one pattern per label, separated by ';'",
+)
 SAME_COLUMNS = Remedy(
     "pass the same columns as in fit", "choose the same columns as in the fit with --columns"
 )

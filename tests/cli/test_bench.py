@@ -18,7 +18,7 @@ from animal_files import folder, run  # noqa: F401
 
 from calibrant.cli.commands import bench as bench_progress
 from calibrant.studies import Progress, Record, Store, plan, read_recipe
-from calibrant.studies.shipped import shipped_recipes
+from calibrant.studies.recipe import shipped_recipes
 
 RECIPE = """
 title = "Two animals"

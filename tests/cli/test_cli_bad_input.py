@@ -144,7 +144,7 @@ def test_a_full_disk_leaves_the_old_file(run, folder, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")  # as writing to an open file says it
 
-    monkeypatch.setattr("calibrant.tables.csv_format.CsvSink.write", full)
+    monkeypatch.setattr("calibrant.tables.formats.csv.CsvSink.write", full)
     result = run("apply test.csv --calibrator cal.npz -o out.csv", expected=1)
     assert (
         result.stderr

@@ -9,8 +9,8 @@ import pytest
 from animal_files import folder, run  # noqa: F401
 
 from calibrant import metrics
-from calibrant.cli import large_report
 from calibrant.cli.commands import report
+from calibrant.cli.commands import report as large_report
 from calibrant.hypothesis_tests import spiegelhalter_test
 
 LINE = "report a.npz --space probabilities --methods temperature -o out.json"

@@ -49,7 +49,7 @@ def test_a_reader_that_stops_reading_ends_it_quietly(folder):
 
 SLOW = """
 import sys, time
-from calibrant.tables import csv_format as csv_sink
+from calibrant.tables.formats import csv as csv_sink
 write = csv_sink.CsvSink.write
 def slow(self, batch, scores):
     write(self, batch, scores)

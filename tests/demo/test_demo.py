@@ -14,10 +14,8 @@ from scipy.special import softmax
 from sklearn.model_selection import cross_val_score
 from sklearn.naive_bayes import GaussianNB
 
-from calibrant import Identity, Predictions, TemperatureScaling, Traits, metrics, registry
-from calibrant.demo import classifiers, compared
-from calibrant.demo.compared import compare_all
-from calibrant.demo.run import PICTURE, PREDICTIONS, REPORT, SHOWN, main, run
+from calibrant import Identity, Predictions, TemperatureScaling, Traits, demo, metrics, registry
+from calibrant.demo import PICTURE, PREDICTIONS, REPORT, SHOWN, compare_all, main, run
 from calibrant.tables import read_predictions
 
 METRICS = ["log_loss", "brier_score", "confidence_ece", "classwise_ece", "accuracy"]
@@ -36,7 +34,7 @@ def shown(tmp_path_factory):
 
 def scored(calibration, calibration_labels, test, test_labels):
     """Return a classifier as the demo knows it, from probabilities and labels."""
-    return classifiers.Scored(
+    return demo.Scored(
         "classifier",
         "made for a test",
         0,
@@ -98,7 +96,7 @@ def test_numbers_are_those_of_scikit_learn_where_it_has_the_metric(shown):
 
 
 def test_the_parts_are_of_equal_size_share_no_image_and_hold_all_digits_alike():
-    digits = classifiers.Digits.split()
+    digits = demo.Digits.split()
     parts = [digits.train, digits.calibration, digits.test]
     assert [len(part) for part in parts] == [599, 599, 599]
     images = {tuple(image) for part in parts for image in part.tolist()}
@@ -109,27 +107,27 @@ def test_the_parts_are_of_equal_size_share_no_image_and_hold_all_digits_alike():
 
 
 def test_logits_of_the_network_have_its_probabilities_as_softmax():
-    digits = classifiers.Digits.split()
-    network = classifiers.neural_network(digits)
-    logits = classifiers.network_logits(network, digits.test)
+    digits = demo.Digits.split()
+    network = demo.neural_network(digits)
+    logits = demo.network_logits(network, digits.test)
     np.testing.assert_allclose(softmax(logits, axis=1), network.predict_proba(digits.test), atol=1e-12)
 
 
 def test_the_network_has_all_training_rows_right_as_its_heading_says(shown):
-    digits = classifiers.Digits.split()
-    assert classifiers.neural_network(digits).score(digits.train, digits.train_labels) == 1.0
+    digits = demo.Digits.split()
+    assert demo.neural_network(digits).score(digits.train, digits.train_labels) == 1.0
     assert "100 % training accuracy" in " ".join(shown.texts[2].split())
 
 
 def test_the_smoothing_of_naive_bayes_was_chosen_on_training_rows():
-    digits = classifiers.Digits.split()
+    digits = demo.Digits.split()
     accuracies = {
         power: cross_val_score(
             GaussianNB(var_smoothing=10.0**power), digits.train, digits.train_labels, cv=5
         ).mean()
         for power in range(-9, 2)
     }
-    assert 10.0 ** max(accuracies, key=accuracies.get) == classifiers.NAIVE_BAYES_SMOOTHING
+    assert 10.0 ** max(accuracies, key=accuracies.get) == demo.NAIVE_BAYES_SMOOTHING
 
 
 # Words
@@ -195,23 +193,23 @@ def test_the_table_in_the_docs_is_the_one_that_is_printed(shown):
 
 def test_the_summary_admits_when_no_method_helps(monkeypatch):
     only = {"uncalibrated": Identity()}
-    monkeypatch.setattr(compared, "registry", SimpleNamespace(calibrators=only.copy, make=only.get))
-    words = compared.summary(compare_all(small()))
+    monkeypatch.setattr(demo, "registry", SimpleNamespace(calibrators=only.copy, make=only.get))
+    words = demo.summary(compare_all(small()))
     assert words.startswith("No method fitted on 80 calibration rows has a lower log-loss on 40 test rows")
 
 
 def test_a_refuted_prediction_shows_as_inf_with_an_explanation():
     one = compare_all(small(zero=True))
     assert one.comparison.result("uncalibrated").scores["log_loss"] == np.inf
-    assert printed_rows(compared.as_text(one))["uncalibrated"][0] == "inf"
-    assert "against inf uncalibrated." in " ".join(compared.as_text(one).split())
-    assert "probability zero" in compared.footnotes([one])
-    assert "probability zero" not in compared.footnotes([compare_all(small())])
+    assert printed_rows(demo.as_text(one))["uncalibrated"][0] == "inf"
+    assert "against inf uncalibrated." in " ".join(demo.as_text(one).split())
+    assert "probability zero" in demo.footnotes([one])
+    assert "probability zero" not in demo.footnotes([compare_all(small())])
 
 
 def test_warnings_become_notes_under_the_table():
     one = compare_all(small(absent_class=True))
-    words = " ".join(compared.as_text(one).split())
+    words = " ".join(demo.as_text(one).split())
     noted = re.findall(r"Note on ([^:]+): no calibration row has class 2;", words)
     assert {name for names in noted for name in names.split(", ")} == set(registry.calibrators())
 
@@ -234,13 +232,13 @@ def test_methods_for_two_classes_are_left_out_and_named(monkeypatch):
 
     makers = {"for-two": ForTwo, "uncalibrated": Identity}
     monkeypatch.setattr(
-        compared,
+        demo,
         "registry",
         SimpleNamespace(calibrators=lambda: sorted(makers), make=lambda name: makers[name]()),
     )
     one = compare_all(small())
     assert [result.name for result in one.results] == ["uncalibrated"]
-    assert "two classes only: for-two." in compared.footnotes([one])
+    assert "two classes only: for-two." in demo.footnotes([one])
 
 
 # Picture
@@ -263,7 +261,7 @@ def test_the_picture_shows_methods_that_were_settled_beforehand(shown):
 
 
 def test_without_matplotlib_the_tables_are_printed_all_the_same(monkeypatch, tmp_path):
-    monkeypatch.setattr("calibrant.demo.run.scored_classifiers", lambda: [small()])
+    monkeypatch.setattr("calibrant.demo.scored_classifiers", lambda: [small()])
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     texts = []
     run(tmp_path / "folder", texts.append)
@@ -299,14 +297,14 @@ def test_the_predictions_in_the_file_are_those_of_the_report(shown):
 
 
 def test_the_command_prints_and_draws_into_the_folder_given(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("calibrant.demo.run.scored_classifiers", lambda: [small()])
+    monkeypatch.setattr("calibrant.demo.scored_classifiers", lambda: [small()])
     main(["--output", str(tmp_path / "a" / "b")])
     assert (tmp_path / "a" / "b" / PICTURE).read_bytes().startswith(b"\x89PNG")
     assert re.search(r"^temperature +\d\.\d{4}", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_a_file_in_place_of_the_folder_is_refused_before_any_work(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("calibrant.demo.run.scored_classifiers", lambda: pytest.fail("work was done"))
+    monkeypatch.setattr("calibrant.demo.scored_classifiers", lambda: pytest.fail("work was done"))
     (tmp_path / "file").touch()
     with pytest.raises(SystemExit) as stopped:
         main(["--output", str(tmp_path / "file")])
@@ -315,7 +313,7 @@ def test_a_file_in_place_of_the_folder_is_refused_before_any_work(monkeypatch, t
 
 
 def test_a_folder_that_cannot_be_made_is_said_after_the_tables(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("calibrant.demo.run.scored_classifiers", lambda: [small()])
+    monkeypatch.setattr("calibrant.demo.scored_classifiers", lambda: [small()])
     (tmp_path / "file").touch()
     with pytest.raises(SystemExit) as stopped:
         main(["--output", str(tmp_path / "file" / "folder")])
@@ -338,5 +336,5 @@ def test_the_package_runs_as_a_module():
 
 
 def test_columns_are_metrics_under_their_own_names():
-    assert list(compared.COLUMNS) == METRICS
+    assert list(demo.COLUMNS) == METRICS
     assert set(METRICS) <= set(metrics.__all__)

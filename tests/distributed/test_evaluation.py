@@ -10,7 +10,7 @@ from scipy.stats import t as student
 
 from calibrant import metrics
 from calibrant.distributed import evaluate
-from calibrant.distributed.row_hash import content_hash, part_of
+from calibrant.distributed.layout import content_hash, part_of
 from calibrant.distributed.source import JACKKNIFE
 from calibrant.errors import ParameterError
 from calibrant.streaming import streaming_metrics

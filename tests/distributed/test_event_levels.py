@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from calibrant import BayesianBinning, IsotonicCalibration, Predictions, VennAbersCalibration
-from calibrant.distributed import event_levels
-from calibrant.distributed.event_levels import ClassLevels
+from calibrant.distributed import fitting as event_levels
+from calibrant.distributed.fitting import ClassLevels
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.log_odds_cells import cell_width
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from calibrant.distributed.row_hash import content_hash, part_of
+from calibrant.distributed.layout import content_hash, part_of
 
 
 def test_rows_have_the_same_hash_in_any_batch_and_float_type():

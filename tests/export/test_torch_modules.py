@@ -23,7 +23,7 @@ from calibrant.numerics.row_order import restore_order
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'calibrant[torch]'")
 
-from calibrant.export.torch.module import TensorArrays  # noqa: E402
+from calibrant.export.torch.program import TensorArrays  # noqa: E402
 
 
 def problem(n_classes=3, n_rows=400):

@@ -13,7 +13,7 @@ from calibrant import Predictions, registry
 from calibrant.report import Assessment, assess
 from calibrant.report.contents import Estimate, Origin
 from calibrant.report.sections.changes import changes_section
-from calibrant.report.sections.how_to_act import lines_to_copy
+from calibrant.report.sections.overview import lines_to_copy
 from calibrant.report.sections.terms import TERMS
 
 METHOD = "dirichlet-odir"

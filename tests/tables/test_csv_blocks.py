@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from calibrant.errors import FileFormatError, LabelError, PredictionError
 from calibrant.space import Space
-from calibrant.tables import csv_format, open_source, rewrite
+from calibrant.tables import open_source, rewrite
 from calibrant.tables.csv_blocks import blocks, parsed_by_pyarrow
-from calibrant.tables.csv_format import Dialect
+from calibrant.tables.formats import csv as csv_format
+from calibrant.tables.formats.csv import Dialect
 from calibrant.tables.prediction_file import PredictionFile
 
 pytest.importorskip("pyarrow")

@@ -11,7 +11,7 @@ from prediction_files import rows, write_csv
 from calibrant.errors import FileFormatError, PredictionError
 from calibrant.space import Space
 from calibrant.tables import open_source, read_predictions, rewrite
-from calibrant.tables.csv_records import cell_text, field_of, records
+from calibrant.tables.csv_blocks import cell_text, field_of, records
 
 
 def rewritten(

@@ -1,11 +1,7 @@
 """Binning of scores: equal-width, equal-mass and fixed bins."""
 
-from calibrant.binning.bins import Bins
-from calibrant.binning.cube_root import CubeRoot
-from calibrant.binning.equal_mass import EqualMass
-from calibrant.binning.equal_width import EqualWidth
-from calibrant.binning.fixed_edges import FixedEdges
-from calibrant.binning.partition import BinningScheme, Closed, Partition
+from calibrant.binning.bins import BinningScheme, Bins, Closed, Partition
+from calibrant.binning.schemes import CubeRoot, EqualMass, EqualWidth, FixedEdges
 
 __all__ = [
     "BinningScheme",

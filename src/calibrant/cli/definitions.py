@@ -24,6 +24,7 @@ __all__ = [
     "check_exists",
     "compare",
     "demo",
+    "drop_missing_option",
     "evaluate",
     "export",
     "fit",
@@ -31,8 +32,11 @@ __all__ = [
     "is_stream",
     "level_option",
     "methods",
+    "normalise_option",
     "prediction_options",
+    "remember_declared",
     "report",
+    "text_options",
     "verify",
     "worker",
 ]
@@ -117,6 +121,10 @@ def normalise_option(command: Command) -> Command:
     )(command)
 
 
+drop_missing_option = click.option(
+    "--drop-missing", is_flag=True, help="Drop rows in which a value is missing."
+)
+
 text_options = (
     click.option(
         "--separator",
@@ -146,7 +154,7 @@ def prediction_options(command: Command) -> Command:
             "--as-declared",
             is_flag=True,
             expose_value=False,
-            callback=_remember,
+            callback=remember_declared,
             help="Accept logits that look like probabilities.",
         ),
         click.option(
@@ -164,7 +172,7 @@ def prediction_options(command: Command) -> Command:
             help="Class of a single score column [the last in sorted order].",
         ),
         normalise_option,
-        click.option("--drop-missing", is_flag=True, help="Drop rows in which a value is missing."),
+        drop_missing_option,
         *text_options,
     ]
     for option in reversed(options):
@@ -172,7 +180,8 @@ def prediction_options(command: Command) -> Command:
     return confidence_options(command)
 
 
-def _remember(context: click.Context, _: click.Parameter, given: bool) -> None:
+def remember_declared(context: click.Context, _: click.Parameter, given: bool) -> None:
+    """Remember that logits are accepted whatever they look like."""
     context.meta[AS_DECLARED] = given
 
 
@@ -326,6 +335,7 @@ def fit(engine: str, address: str | None, **options: Any) -> None:
 @normalise_option
 @click.option("--append", is_flag=True, help="Add columns instead of replacing the scores.")
 @click.option("--prefix", default="calibrated_", show_default=True, help="Prefix of added columns.")
+@drop_missing_option
 @text_options[0]
 @text_options[1]
 @engine_options
@@ -417,6 +427,11 @@ DEFAULT_METHODS = "temperature,vector,isotonic,beta,shared-map,auto"
     "test_file",
     type=click.Path(path_type=Path),
     help="File with a test set, instead of cross-validation.",
+)
+@click.option(
+    "--test-label",
+    metavar="COLUMN",
+    help="Column with the true class of the test set, or a file such as labels.npy [as in FILE].",
 )
 @click.option("--metrics", metavar="NAMES", help="Further metrics, separated by commas.")
 @level_option

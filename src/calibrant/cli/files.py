@@ -19,9 +19,9 @@ from calibrant.errors import ParameterError
 from calibrant.presentation import listed as listed_options
 from calibrant.space import Space
 from calibrant.tables.columns import ScoreColumns, listed
-from calibrant.tables.csv_format import Dialect
 from calibrant.tables.file_set import open_source
 from calibrant.tables.formats import ending_of_content
+from calibrant.tables.formats.csv import Dialect
 from calibrant.tables.prediction_file import PredictionFile
 from calibrant.tables.roles import Roles, find_roles
 from calibrant.tables.source import Source

@@ -32,7 +32,8 @@ COMMANDS = {
     "report": "Write a report as one HTML page, JSON or Markdown.",
     "subgroups": "Test calibration in subgroups of side columns.",
     "decisions": "Cost of decisions, and net benefit.",
-    "multilabel": "Calibrate several labels per row.",
+    "multilabel": "Calibrate several labels per row, each present or absent.",
+    "multioutput": "Calibrate several class labels per row.",
     "bench": "Run a study: many data sets, classifiers and methods.",
     "methods": "List all methods with their traits.",
     "demo": "Calibrate three classifiers with every method.",
@@ -43,6 +44,7 @@ HOMES = {
     "subgroups": "question_definitions",
     "decisions": "question_definitions",
     "multilabel": "question_definitions",
+    "multioutput": "question_definitions",
     "bench": "study_definitions",
 }
 """Modules that define these commands; all others are in ``definitions``."""

@@ -8,13 +8,17 @@ import click
 from calibrant.cli.definitions import (
     SPACES,
     InOrder,
+    drop_missing_option,
     format_options,
     level_option,
+    normalise_option,
     prediction_options,
+    remember_declared,
+    text_options,
     worker,
 )
 
-__all__ = ["decisions", "multilabel", "subgroups"]
+__all__ = ["decisions", "multilabel", "multioutput", "subgroups"]
 
 
 @click.command()
@@ -169,3 +173,97 @@ def apply_labels(**options: Any) -> None:
 def report_labels(**options: Any) -> None:
     """Write a report on all labels, before and after calibration."""
     worker("questions", "report_labels", options["file"])(**options)
+
+
+@click.group(cls=InOrder)
+def multioutput() -> None:
+    """Calibrate several class labels per row, such as colour and size.
+
+    Files have a column per label, and score columns named after label and class,
+    such as p_colour_red.
+    """
+
+
+def _output_options(command: Any) -> Any:
+    for option in (
+        *reversed(text_options),
+        normalise_option,
+        click.option(
+            "--columns",
+            metavar="PATTERN",
+            help="Score columns: 'p_{label}_*', or one pattern per label, separated by ';' [named after the labels].",
+        ),
+        click.argument("file", type=click.Path(path_type=Path)),
+    ):
+        command = option(command)
+    return command
+
+
+def _labelled_options(command: Any) -> Any:
+    for option in (
+        click.option(
+            "--method",
+            default="auto",
+            show_default=True,
+            help="Method that is fitted to each label.",
+        ),
+        click.option("--missing", metavar="VALUE", help="Value of an unknown label, such as ?."),
+        click.option(
+            "--as-declared",
+            is_flag=True,
+            expose_value=False,
+            callback=remember_declared,
+            help="Accept logits that look like probabilities.",
+        ),
+        click.option("--space", type=click.Choice(SPACES), required=True, help="Space of the scores."),
+        click.option("--labels", required=True, metavar="NAMES", help="Label columns: colour,size."),
+    ):
+        command = option(command)
+    return _output_options(command)
+
+
+@multioutput.command(name="evaluate")
+@_labelled_options
+@click.option("--cv", type=click.IntRange(2), default=5, show_default=True, help="Number of folds.")
+@format_options
+def evaluate_outputs(**options: Any) -> None:
+    """Cross-validate a method for all labels."""
+    worker("multioutput", "evaluate_outputs", options["file"])(**options)
+
+
+@multioutput.command(name="fit")
+@_labelled_options
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="Output file, such as labels.npz."
+)
+def fit_outputs(**options: Any) -> None:
+    """Fit the calibrators of all labels, and save them."""
+    worker("multioutput", "fit_outputs", options["file"])(**options)
+
+
+@multioutput.command(name="apply")
+@_output_options
+@drop_missing_option
+@click.option("--space", type=click.Choice(SPACES), help="Space of the scores [as in the fit].")
+@click.option(
+    "--calibrator",
+    "calibrator_path",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="File saved by 'calibrant multioutput fit'.",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Output file.")
+def apply_outputs(**options: Any) -> None:
+    """Replace the scores of all labels by calibrated probabilities."""
+    worker("multioutput", "apply_outputs", options["file"], options["calibrator_path"])(**options)
+
+
+@multioutput.command(name="report")
+@_labelled_options
+@click.option("--cv", type=click.IntRange(2), default=5, show_default=True, help="Number of folds.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="Output file: .html, .md or .json."
+)
+def report_outputs(**options: Any) -> None:
+    """Write a report on all labels, before and after calibration."""
+    worker("multioutput", "report_outputs", options["file"])(**options)

@@ -1,7 +1,6 @@
 """Fit, evaluate and apply calibrators where the rows are: partitions of files, of DuckDB, Dask and Spark."""
 
-from calibrant.distributed.assessing import assess
-from calibrant.distributed.evaluation import calibration_tests, evaluate
+from calibrant.distributed.evaluation import assess, calibration_tests, evaluate
 from calibrant.distributed.fitting import fit
 from calibrant.distributed.prediction import predict_proba
 

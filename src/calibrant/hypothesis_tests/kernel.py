@@ -1,20 +1,20 @@
 """Kernel calibration test: p-values for the squared kernel calibration error."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from calibrant.arrays import Matrix, Vector
 from calibrant.errors import ParameterError
-from calibrant.hypothesis_tests.result import TestResult, small_sample_caution
+from calibrant.hypothesis_tests.result import TestResult
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.events import check_two_classes
 from calibrant.metrics.kernel import Pairs, Residuals, check_block_size
-from calibrant.numerics.kernels import Kernel, check_kernel, quadratic_forms
-from calibrant.numerics.row_blocks import row_blocks
+from calibrant.numerics.kernels import TILE_COLUMNS, Kernel, check_kernel, quadratic_forms
+from calibrant.numerics.row_blocks import BlockSums, row_blocks
 from calibrant.options import random_source
 from calibrant.presentation.sentences import class_text, counted
 
@@ -26,8 +26,14 @@ TestKind = Literal["full", "confidence", "positive"]
 # Number of multiplications that "auto" spends on the exact test, and on the wild bootstrap: a few seconds.
 AFFORDABLE = 1.2e11
 
-# Effective number of less probable outcomes below which a p-value from the observed residuals is rough.
-FEWEST_OUTCOMES = 10.0
+# Number of times that the wild bootstrap draws the labels; the signs of its resamples are spread over these.
+LABEL_DRAWS = 20
+
+# In blocks: least number of draws per block, and of all blocks, from which sums are combined if n_resamples are too many.
+DRAWS_PER_BLOCK, DRAWS_OF_BLOCKS = 20, 2000
+
+# Rows of small blocks that are handled together.
+SMALL_BLOCKS = 256
 
 # Columns of a matrix product that serves several resamples at once.
 COLUMNS_AT_A_TIME = 2048
@@ -77,31 +83,30 @@ def kernel_test(
     block_size : int, optional
         Rows in a block, B, for ``method="block"``; :math:`\sqrt n` by default. At least two blocks are needed.
     n_resamples : int, default=1000
-        Number of simulated data sets, R, for the other two methods.
+        Number of simulated data sets, R.
     random_state : int, Generator or None, default=0
         Seed of the simulation, and of the assignment of rows to blocks; None for a random seed.
 
     Returns
     -------
     TestResult
-        With T as the statistic; for ``method="block"`` the ratio of T to its standard error. The null mean is
+        With T as the statistic, for ``method="block"`` from pairs within blocks. The null mean is
         zero by construction; ``null_quantile`` is the 95 % quantile under calibration.
 
     Notes
     -----
-    ``"resampling"`` draws labels from the predicted probabilities, that is, under the null hypothesis. The
-    level is exact for any n. Costs O(n^2 K R) in matrix products.
+    All methods draw labels from the predicted probabilities, that is, under the null hypothesis. So they need no estimate
+    of the size of residuals, which is unreliable for rare events and for unequal weights.
 
-    ``"wild"`` (wild bootstrap) multiplies the residual vector of every row by a random sign; the sum over pairs of such
-    products has the same limit distribution. Costs O(n^2 (K + R)). Its level is approximate: it estimates the size
-    of residuals from the data, which is unreliable with few rows, or few wrong ones. With rare events or unequal weights
-    it rejects too often: :doc:`/promises` has simulated levels.
+    ``"resampling"`` computes T for R sets of labels. The level is exact for any n. Costs O(n^2 K R) in matrix products.
 
-    ``"block"`` uses the mean of T over m = n / B blocks of rows, which is nearly normal, and its standard
-    error from their spread: :math:`p = 1 - \Phi(\sqrt m \, \bar T / \mathrm{sd}(T))`. Costs O(n B K), scales to
+    ``"wild"`` (wild bootstrap) draws 20 sets of labels, and multiplies the residual vectors of each by R / 20 sets of
+    random signs. Sums over pairs of such products have the variance of T under the null hypothesis, and its limit
+    distribution. Costs O(n^2 (20 K + R)). The level is approximate; :doc:`/promises` has simulated levels.
+
+    ``"block"`` uses only pairs within n / B random blocks of B rows. The level is exact where R sets of labels are
+    affordable; otherwise sums of blocks are combined from at least 20 draws per block. Costs O(n B K R) at most, scales to
     millions of rows, and has much less power than the others on the same rows.
-
-    For ``"wild"`` and ``"block"`` the result has a ``caution`` if the less probable outcomes are too few, after weighting.
 
     Memory O(n R) bytes at most. Results do not depend on the order of the rows.
 
@@ -127,31 +132,20 @@ def kernel_test(
     if method == "auto":
         method = _affordable_method(len(sample), sample.features.shape[1], n_resamples)
     described = f"kind={kind!r}, method={method!r}, kernel={kernel!r}, bandwidth={width:.4g}"
+    ordered = sample.take(sample.order)  # so that random numbers do not depend on the order of rows
     if method == "block":
         size = max(2, round(len(sample) ** 0.5)) if block_size is None else block_size
         _check_number_of_blocks(len(sample), size)
-        ratio = _block_ratio(sample.pairs_in_blocks(kernel, width, size, random_state))
-        return TestResult(
-            statistic=ratio,
-            p_value=float(ndtr(-ratio)),
-            test=f"kernel_test({described}, block_size={size})",
-            null_hypothesis=null_hypothesis,
-            n_rows=len(sample),
-            null_quantile=float(ndtri(0.95)),
-            caution=_caution(sample),
-        )
-    simulate = _by_labels if method == "resampling" else _by_signs
-    ordered = sample.take(sample.order)  # so that random numbers do not depend on the order of rows
-    products = simulate(ordered, kernel, width, n_resamples, generator)
-    weight = float(sample.weights.sum() ** 2 - np.vdot(sample.weights, sample.weights))
+        described = f"{described}, block_size={size}"
+        blocks = ordered.blocks(size, random_state)
+        products, weight = _by_block(ordered, blocks, kernel, width, n_resamples, generator)
+    else:
+        simulate = _by_labels if method == "resampling" else _by_signs
+        products = simulate(ordered, kernel, width, n_resamples, generator)
+        weight = float(ordered.weights.sum() ** 2 - np.vdot(ordered.weights, ordered.weights))
     observed, *simulated = (Pairs(product, 0.0, weight, 1.0).unbiased for product in products.tolist())
     return _simulation_result(
-        observed,
-        np.array(simulated),
-        f"kernel_test({described})",
-        null_hypothesis,
-        len(sample),
-        None if method == "resampling" else _caution(sample),
+        observed, np.array(simulated), f"kernel_test({described})", null_hypothesis, len(sample)
     )
 
 
@@ -165,36 +159,6 @@ def _sample(data: LabelledPredictions, kind: TestKind) -> tuple[Residuals, str]:
     check_two_classes(data.n_classes, "kind='full'")
     sample = Residuals.of_event(data.predictions.probabilities[:, 1], data.labels == 1, data.weights)
     return sample, f"{class_text(data.classes[1])} occurs with exactly its predicted probability"
-
-
-def _caution(sample: Residuals) -> str | None:
-    """Return why a p-value from the observed residuals is rough; None if it is not."""
-    number = _effective_outcomes(sample)
-    if number >= FEWEST_OUTCOMES:
-        return None
-    return small_sample_caution(len(sample)) or (
-        f"the p-value is rough, since effectively only {number:.2g} of the less probable outcomes are expected, fewer than "
-        f"{FEWEST_OUTCOMES:g}; use method='resampling', which is exact"
-    )
-
-
-def _effective_outcomes(sample: Residuals) -> float:
-    r"""Return the number of equally weighted rare events whose count is as skewed as weighted sums of residuals.
-
-    .. math:: \frac{(\sum_k V_k)^3}{d (\sum_k |M_k|)^2}, \qquad
-              V_k = \sum_i w_i^2 p_{ik} (1 - p_{ik}), \quad M_k = \sum_i w_i^3 p_{ik} (1 - p_{ik}) (1 - 2 p_{ik})
-
-    for d columns; for one rare event with equal weights it is the expected number.
-    """
-    n_columns = sample.features.shape[1]
-    variance, third = np.zeros(n_columns), np.zeros(n_columns)
-    for rows in row_blocks(len(sample), n_columns):
-        p, w = sample.points(rows), sample.weights[rows]
-        spread = p * (1 - p)
-        variance += w**2 @ spread
-        third += w**3 @ (spread * (1 - 2 * p))
-    skewed = float(np.abs(third).sum())
-    return float(variance.sum()) ** 3 / (n_columns * skewed**2) if skewed > 0 else np.inf
 
 
 def _check_options(kind: Any, method: Any, n_resamples: Any) -> None:
@@ -228,28 +192,62 @@ def _affordable_method(
 ) -> Literal["resampling", "wild", "block"]:
     if n_rows**2 * n_columns * n_resamples <= AFFORDABLE:
         return "resampling"
-    return "wild" if n_rows**2 * (n_columns + n_resamples) <= AFFORDABLE else "block"
+    return "wild" if n_rows**2 * (LABEL_DRAWS * n_columns + n_resamples) <= AFFORDABLE else "block"
 
 
-def _block_ratio(sums: Matrix) -> float:
-    """Return the weighted mean over blocks divided by its standard error, from sums and weights of pairs."""
-    products, weights = sums.T
-    n_blocks = len(products)
-    mean = products.sum() / weights.sum() if weights.sum() > 0 else 0.0
-    deviations = products - weights * mean
-    error = np.sqrt(np.vdot(deviations, deviations) * n_blocks / (n_blocks - 1))
-    # No spread: all residuals are zero, so there is no evidence.
-    return float(products.sum() / error) if error > 0 else 0.0
+def _by_block(
+    sample: Residuals,
+    blocks: list[NDArray[np.intp]],
+    kernel: Kernel,
+    bandwidth: float,
+    n_resamples: int,
+    generator: np.random.Generator,
+) -> tuple[Vector, float]:
+    """Return the sum over pairs within blocks, observed and for labels drawn from the predictions, (1 + R,), and its weight."""
+    size, n_columns = len(blocks[0]), sample.features.shape[1]
+    together = max(1, SMALL_BLOCKS // size)
+    units = [blocks[first : first + together] for first in range(0, len(blocks), together)]
+    affordable = int(AFFORDABLE / (len(sample) * max(size, min(SMALL_BLOCKS, len(sample))) * n_columns))
+    n_draws = min(n_resamples, max(affordable, DRAWS_PER_BLOCK, DRAWS_OF_BLOCKS // len(units)))
+    sums = np.empty((len(units), 1 + n_draws))
+    weight = 0.0
+    for place, unit in enumerate(units):
+        rows = np.concatenate(unit)
+        block_of_row = (
+            None if len(unit) == 1 else np.repeat(np.arange(len(unit)), [len(block) for block in unit])
+        )
+        sums[place] = _by_labels(sample.take(rows), kernel, bandwidth, n_draws, generator, block_of_row)
+        of_blocks = np.array([sample.weights[block].sum() for block in unit])
+        own = sample.weights[rows]
+        weight += float(np.vdot(of_blocks, of_blocks) - np.vdot(own, own))
+    if n_draws == n_resamples:
+        return sums.sum(axis=0), weight
+    # One draw per block in each combination. Its expectation is zero; centred draws have less spread than their distribution.
+    drawn = sums[:, 1:] - sums[:, 1:].mean(axis=1, keepdims=True)
+    drawn *= (n_draws / (n_draws - 1)) ** 0.5
+    combined = np.zeros(1 + n_resamples)
+    combined[0] = sums[:, 0].sum()
+    for of_unit in drawn:
+        combined[1:] += of_unit[generator.integers(0, n_draws, n_resamples)]
+    return combined, weight
 
 
 def _by_labels(
-    sample: Residuals, kernel: Kernel, bandwidth: float, n_resamples: int, generator: np.random.Generator
+    sample: Residuals,
+    kernel: Kernel,
+    bandwidth: float,
+    n_resamples: int,
+    generator: np.random.Generator,
+    block_of_row: NDArray[np.intp] | None = None,
 ) -> Vector:
-    """Return the sum over pairs for the observed labels and for labels drawn from the predictions, (1 + R,)."""
+    """Return the sum over pairs for the observed labels and for labels drawn from the predictions, (1 + R,).
+
+    With ``block_of_row`` only pairs within the same block count.
+    """
     n_columns = sample.features.shape[1]
     at_a_time = max(1, COLUMNS_AT_A_TIME // n_columns)
     parts = []
-    tile = _hollow(lambda i, j: sample.kernel_tile(i, j, kernel, bandwidth))
+    tile = _hollow(_within_blocks(lambda i, j: sample.kernel_tile(i, j, kernel, bandwidth), block_of_row))
     for first in range(0, 1 + n_resamples, at_a_time):
         labels = _drawn_labels(sample, min(at_a_time, 1 + n_resamples - first), generator)
         if first == 0:
@@ -287,13 +285,51 @@ def _drawn_labels(sample: Residuals, n_draws: int, generator: np.random.Generato
 def _by_signs(
     sample: Residuals, kernel: Kernel, bandwidth: float, n_resamples: int, generator: np.random.Generator
 ) -> Vector:
-    """Return the sum over pairs for the observed residuals and for residuals of random sign, (1 + R,)."""
-    signs = generator.integers(0, 2, (len(sample), 1 + n_resamples), dtype=np.int8)
+    """Return the sum over pairs, observed and for residuals of drawn labels with random signs, (1 + R,)."""
+    n_columns = sample.features.shape[1]
+    drawn = _drawn_labels(sample, min(LABEL_DRAWS, n_resamples), generator)
+    drawn[drawn == n_columns] = -1
+    signs = generator.integers(0, 2, (len(sample), n_resamples), dtype=np.int8)
     signs *= 2
     signs -= 1
-    signs[:, 0] = 1
-    tile = _hollow(lambda i, j: sample.product_tile(i, j, kernel, bandwidth))
-    return quadratic_forms(len(sample), tile, lambda rows: signs[rows].astype(np.float64))
+    everything = np.ones((len(sample), 1), dtype=np.int8)
+    parts = np.array_split(np.arange(n_resamples), drawn.shape[1])
+    samples = [(sample, everything)] + [
+        (replace(sample, labels=labels.astype(np.intp)), signs[:, part])
+        for labels, part in zip(drawn.T, parts, strict=True)
+    ]
+    tile = _hollow(lambda i, j: sample.kernel_tile(i, j, kernel, bandwidth))
+    blocks = row_blocks(len(sample), TILE_COLUMNS)
+
+    def contribution(rows: slice) -> Vector:
+        sums = np.zeros(1 + n_resamples)
+        own = [(one.residuals(rows), of_rows[rows].astype(np.float64)) for one, of_rows in samples]
+        for other in blocks:
+            if other.start < rows.start:
+                continue
+            kernels = tile(rows, other) * (1 if other == rows else 2)
+            found = [
+                np.einsum(
+                    "ir,ir->r",
+                    of_rows,
+                    (kernels * (residuals @ one.residuals(other).T)) @ all_signs[other].astype(np.float64),
+                )
+                for (residuals, of_rows), (one, all_signs) in zip(own, samples, strict=True)
+            ]
+            sums += np.concatenate(found)
+        return sums
+
+    with BlockSums.over(len(sample), TILE_COLUMNS) as total:
+        return total(contribution)
+
+
+def _within_blocks(
+    tile: Callable[[slice, slice], Matrix], block_of_row: NDArray[np.intp] | None
+) -> Callable[[slice, slice], Matrix]:
+    """Return the tiles of the same matrix with zeros between rows of different blocks."""
+    if block_of_row is None:
+        return tile
+    return lambda i, j: tile(i, j) * (block_of_row[i, np.newaxis] == block_of_row[j])
 
 
 def _hollow(tile: Callable[[slice, slice], Matrix]) -> Callable[[slice, slice], Matrix]:
@@ -309,7 +345,7 @@ def _hollow(tile: Callable[[slice, slice], Matrix]) -> Callable[[slice, slice], 
 
 
 def _simulation_result(
-    observed: float, simulated: Vector, name: str, null_hypothesis: str, n_rows: int, caution: str | None
+    observed: float, simulated: Vector, name: str, null_hypothesis: str, n_rows: int
 ) -> TestResult:
     n_resamples = len(simulated)
     # Few rows have few distinct outcomes; ties are found up to rounding.
@@ -325,5 +361,4 @@ def _simulation_result(
         n_resamples=n_resamples,
         p_value_error=float(np.sqrt(p_value * (1 - p_value) / n_resamples)),
         null_quantile=float(np.quantile(simulated, 0.95)),
-        caution=caution,
     )

@@ -8,11 +8,11 @@ for estimators that correct a bias; :class:`MetricTraits` says which.
 """
 
 from calibrant.metrics.classification import accuracy, overconfidence, underconfidence
-from calibrant.metrics.classwise import class_ece, classwise_ece
+from calibrant.metrics.classwise import class_ece, classwise_ece, thresholded_adaptive_ece
 from calibrant.metrics.confidence import confidence_ece, maximum_calibration_error
 from calibrant.metrics.cumulative import ks_calibration_error, kuiper_calibration_error
 from calibrant.metrics.debiased import debiased_ece
-from calibrant.metrics.decisions import bayes_decisions, cost_gap, expected_cost, realised_cost
+from calibrant.metrics.decisions import bayes_decisions, cost_gap, expected_cost, net_benefit, realised_cost
 from calibrant.metrics.declaration import MetricTraits, describe
 from calibrant.metrics.decomposition import Decomposition, decompose
 from calibrant.metrics.grouping import GroupingLoss, grouping_loss
@@ -23,7 +23,6 @@ from calibrant.metrics.lower_bound import LowerBound, calibration_error_lower_bo
 from calibrant.metrics.miscalibration import miscalibration
 from calibrant.metrics.multilabel import multilabel_score
 from calibrant.metrics.murphy import MurphyCurve, murphy_curve
-from calibrant.metrics.net_benefit import net_benefit
 from calibrant.metrics.proper import brier_score, calibration_gain, log_loss, spherical_loss
 from calibrant.metrics.selective import (
     RiskCoverageCurve,
@@ -35,7 +34,6 @@ from calibrant.metrics.selective import (
 from calibrant.metrics.smooth import smooth_ece
 from calibrant.metrics.smoothed_curve import integrated_calibration_index
 from calibrant.metrics.sweep import ece_sweep, sweep_n_bins
-from calibrant.metrics.thresholded_adaptive import thresholded_adaptive_ece
 from calibrant.metrics.top_label import top_k_confidence_ece, top_k_label_ece, top_label_ece
 from calibrant.metrics.utility import (
     OneClass,

@@ -1,4 +1,4 @@
-"""Classwise ECE and the ECE of one class: binned calibration errors of class probabilities."""
+"""Binned calibration errors of class probabilities: classwise ECE, ECE of one class, thresholded adaptive ECE."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, overload
@@ -6,7 +6,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from calibrant.arrays import AnyArray, Float64Array, IntArray
-from calibrant.binning import BinningScheme, Bins
+from calibrant.binning import BinningScheme, Bins, EqualMass
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.binned_metric import (
@@ -20,10 +20,11 @@ from calibrant.metrics.binned_metric import (
     chosen_scheme,
 )
 from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
-from calibrant.metrics.events import EveryClass, SingleClass
+from calibrant.metrics.events import EveryClass, SingleClass, columns
+from calibrant.options import check_whole, is_number
 from calibrant.predictions import Predictions
 
-__all__ = ["class_ece", "classwise_ece"]
+__all__ = ["class_ece", "classwise_ece", "thresholded_adaptive_ece"]
 
 
 def _classwise_ece(
@@ -224,3 +225,64 @@ def class_ece(
     parts = _class_ece(label, n_bins, strategy, norm, binning)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
     return parts.in_classes(data.classes)(data)
+
+
+@metric(MetricTraits(positive_by_noise=True))
+def thresholded_adaptive_ece(
+    y_true: Any, y_proba: Any, *, sample_weight: Any = None, n_bins: int = 15, threshold: float = 0.01
+) -> float:
+    r"""Thresholded adaptive calibration error (TACE): mean gap in equal-mass bins of each class, above a threshold.
+
+    .. math:: \frac{1}{K} \sum_k \frac{1}{W_k} \sum_b W_{kb} \, | \bar y_{kb} - \bar p_{kb} |,
+
+    where only rows with :math:`p_{ik} > \epsilon` count for class k: :math:`W_k` is their weight and :math:`W_{kb}` that in bin
+    b of at most B with equal weight :cite:`nixon2019`.
+
+    Parameters
+    ----------
+    y_true : array of shape (n,)
+        True classes: column numbers, or labels that match the columns.
+    y_proba : array, frame or Predictions
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
+    sample_weight : array of shape (n,), optional
+        Weights of the rows.
+    n_bins : int, default=15
+        Number of bins per class, B.
+    threshold : float, default=0.01
+        Probabilities up to this are left out, :math:`\epsilon`. With 0 only exact zeros are, and the error is the adaptive
+        calibration error (ACE).
+
+    Returns
+    -------
+    float
+        From 0 to 1; lower is better. A class without a probability above the threshold contributes 0.
+
+    Notes
+    -----
+    With many classes most probabilities are close to zero, where every gap is small; the threshold keeps them from hiding the
+    others. The value depends strongly on it. Equal probabilities share a bin, so with ties there are fewer bins, which are
+    weighted by their weight. Costs O(nK + n' log n') for n' probabilities above the threshold.
+
+    Examples
+    --------
+    The third class is never above the threshold; both others have a gap of 0.1:
+
+    >>> p = [[0.795, 0.2, 0.005]] * 10
+    >>> round(thresholded_adaptive_ece([0] * 9 + [1], p), 6)      # (0.105 + 0.1 + 0) / 3
+    0.068333
+    """
+    check_whole("n_bins", n_bins)
+    if not is_number(threshold) or not 0 <= threshold < 1:
+        raise ParameterError(f"threshold must be at least 0 and below 1, such as 0.01, not {threshold!r}.")
+    data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
+    scheme = EqualMass(n_bins)
+    errors = np.zeros(data.n_classes)
+    for k, column in enumerate(columns(data.predictions)):
+        rows = np.flatnonzero(column > threshold)
+        if len(rows) == 0:
+            continue
+        scores = column[rows]
+        weights = None if data.weights is None else data.weights[rows]
+        bins = scheme(scores, weights).bins(scores, data.labels[rows] == k, weights)
+        errors[k] = bins.share @ np.abs(bins.gap)
+    return float(errors.mean())

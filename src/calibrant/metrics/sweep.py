@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Float64Array, FloatArray, IntArray
-from calibrant.binning.equal_mass import MASS_TOLERANCE
+from calibrant.binning.schemes import MASS_TOLERANCE
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.binned_metric import Norm, Strategy, check_norm, chosen_scheme, gap_norms
 from calibrant.metrics.declaration import MetricTraits, metric

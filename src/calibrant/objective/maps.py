@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["DiagonalMap", "EventMap", "FullMap", "LogitMap", "ScalarMap"]
 
 
+# Products of classes and features of so many rows stay in the cache.
+FISHER_ROWS = 1024
+
+
 class LogitMap(ABC):
     """Scores u(theta; x) for K classes from features x of a row, linear in theta.
 
@@ -329,15 +333,22 @@ class FullMap(LogitMap):
 
     def fisher(self, probabilities: FloatArray, weighted: FloatArray, features: FloatArray) -> FloatArray:
         features = self._with_ones(features)
-        n_rows, n_features = features.shape
-        n_classes = self.n_classes
-        products = (probabilities[:, :, np.newaxis] * features[:, np.newaxis]).reshape(n_rows, -1)
-        weighted_products = (weighted[:, :, np.newaxis] * features[:, np.newaxis]).reshape(n_rows, -1)
-        fisher: FloatArray = -(products.T @ weighted_products)
-        own = (weighted_products.T @ features).reshape(n_classes, n_features, n_features)
-        blocks = fisher.reshape(n_classes, n_features, n_classes, n_features)
-        each = np.arange(n_classes)
-        blocks[each, :, each, :] += own
+        scaled, n_features = features, features.shape[1]
+        if weighted is not probabilities:
+            # With the root of the weight in both factors, the product is one of a matrix with itself: half the work.
+            roots = np.sqrt(row_sums(weighted))[:, np.newaxis]
+            probabilities, scaled = probabilities * roots, features * roots
+        fisher: FloatArray = np.zeros((self.n_parameters, self.n_parameters), features.dtype)
+        own = np.zeros((self.n_parameters, n_features), features.dtype)
+        for start in range(0, len(features), FISHER_ROWS):
+            rows = slice(start, start + FISHER_ROWS)
+            products = probabilities[rows, :, np.newaxis] * features[rows, np.newaxis]
+            products = products.reshape(-1, self.n_parameters)
+            fisher -= products.T @ products
+            own += products.T @ scaled[rows]
+        blocks = fisher.reshape(self.n_classes, n_features, self.n_classes, n_features)
+        each = np.arange(self.n_classes)
+        blocks[each, :, each, :] += own.reshape(self.n_classes, n_features, n_features)
         return fisher
 
     def information(self, probabilities: FloatArray, weights: Vector, features: FloatArray) -> Matrix:

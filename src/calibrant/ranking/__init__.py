@@ -8,9 +8,15 @@ Start with :func:`friedman_test`. If methods differ, :func:`nemenyi_test` or :fu
 """
 
 from calibrant.ranking.critical_difference import critical_difference, groups_without_difference
-from calibrant.ranking.friedman import FriedmanResult, friedman_test
+from calibrant.ranking.friedman import (
+    BonferroniDunnResult,
+    FriedmanResult,
+    NemenyiResult,
+    bonferroni_dunn_test,
+    friedman_test,
+    nemenyi_test,
+)
 from calibrant.ranking.holm import holm
-from calibrant.ranking.post_hoc import BonferroniDunnResult, NemenyiResult, bonferroni_dunn_test, nemenyi_test
 from calibrant.ranking.ranks import average_ranks, ranks
 from calibrant.ranking.wilcoxon import WilcoxonHolmResult, wilcoxon_holm
 

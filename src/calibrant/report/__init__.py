@@ -4,5 +4,14 @@ from calibrant.report.assess import assess
 from calibrant.report.assessment import Assessment
 from calibrant.report.document import SECTIONS
 from calibrant.report.labels import LabelAssessment, assess_labels
+from calibrant.report.outputs import OutputAssessment, assess_outputs
 
-__all__ = ["SECTIONS", "Assessment", "LabelAssessment", "assess", "assess_labels"]
+__all__ = [
+    "SECTIONS",
+    "Assessment",
+    "LabelAssessment",
+    "OutputAssessment",
+    "assess",
+    "assess_labels",
+    "assess_outputs",
+]

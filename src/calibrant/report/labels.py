@@ -1,12 +1,9 @@
 """Report on several labels that do not exclude each other, before and after calibration."""
 
-import os
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import ndtri
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 
@@ -18,7 +15,6 @@ from calibrant.label_matrix import LabelOutcomes, LabelScores, parse_labelled
 from calibrant.metrics import brier_score, classwise_ece, log_loss, multilabel_score
 from calibrant.notices import gathered
 from calibrant.options import check_level, check_whole
-from calibrant.persistence.replacing import returned_and_written
 from calibrant.presentation import (
     Cell,
     Column,
@@ -27,18 +23,11 @@ from calibrant.presentation import (
     Section,
     Table,
     Value,
-    as_html,
-    as_json,
-    as_markdown,
-    as_text,
     count,
-    element,
-    page,
-    to_plain,
 )
-from calibrant.presentation.values import decimals
 from calibrant.report.contents import Estimate
 from calibrant.report.sections.scores import difference_cell
+from calibrant.report.several import SeveralAssessment, mean_estimate
 
 __all__ = ["AverageRow", "LabelAssessment", "LabelRow", "assess_labels"]
 
@@ -74,7 +63,7 @@ class AverageRow:
 
 
 @dataclass(frozen=True)
-class LabelAssessment:
+class LabelAssessment(SeveralAssessment):
     """Result of :func:`~calibrant.report.assess_labels`: averages and a row per label, worst first.
 
     Attributes
@@ -90,26 +79,10 @@ class LabelAssessment:
         Largest log-loss after calibration first.
     """
 
-    title: str
-    n_rows: int
-    n_labels: int
-    method: str
-    difference: Estimate
+    loss = "macro log-loss"
+
     averages: tuple[AverageRow, ...]
     labels: tuple[LabelRow, ...]
-
-    @property
-    def headline(self) -> str:
-        """One sentence: whether calibration helps."""
-        words = {
-            "better": f"Calibrate: {self.method} lowers the macro log-loss",
-            "worse": f"Do not calibrate by {self.method}: the macro log-loss rises",
-        }
-        start = words.get(
-            self.difference.direction, f"These rows do not show that {self.method} changes the macro log-loss"
-        )
-        value = decimals(self.difference.value, signed=True)
-        return f"{start} ({value}, {self.difference.interval(signed=True).text()})."
 
     def document(self) -> Document:
         """Return the report as a document."""
@@ -172,23 +145,6 @@ class LabelAssessment:
                 Section("labels", "Labels", (own,)),
             ),
         )
-
-    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return the report as one self-contained HTML page, and write it to ``path`` if given."""
-        document = self.document()
-        main = element("main", element("h1", self.title), *map(as_html, document.sections), id="main")
-        return returned_and_written(page(self.title, element("body", main)), path)
-
-    def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return the report as Markdown, and write it to ``path`` if given."""
-        return returned_and_written(as_markdown(self.document()), path)
-
-    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return everything as strict JSON, and write it to ``path`` if given."""
-        return returned_and_written(as_json(to_plain(self)), path)
-
-    def __str__(self) -> str:
-        return as_text(self.document())
 
 
 def assess_labels(
@@ -273,12 +229,12 @@ def assess_labels(
                 float(positive[label] / total[label]),
                 float(np.average(losses[0][known, label], weights=weights)),
                 float(np.average(losses[1][known, label], weights=weights)),
-                _estimate("difference of the log-loss", mean, terms, level),
+                mean_estimate("difference of the log-loss", mean, terms, level),
             )
         )
     rows.sort(key=lambda row: np.inf if row.after is None else -row.after)
     known_rows = influences[own > 0]
-    difference = _estimate("difference of the macro log-loss", float(np.mean(means)), known_rows, level)
+    difference = mean_estimate("difference of the macro log-loss", float(np.mean(means)), known_rows, level)
     return LabelAssessment(
         title="Labels: calibration report" if title is None else title,
         n_rows=scores.n_rows,
@@ -318,12 +274,3 @@ def _average(metric: Any, outcomes: LabelOutcomes, p: Float64Array, average: Any
 def _losses(outcomes: Float64Array, p: Float64Array) -> Float64Array:
     losses: Float64Array = -np.log(np.where(outcomes == 1, p, 1 - p))
     return np.where(np.isnan(outcomes), np.nan, losses)
-
-
-def _estimate(name: str, value: float, terms: NDArray[np.floating], level: float) -> Estimate:
-    """Return a mean whose influences of independent rows are given, with a normal interval."""
-    n = len(terms)
-    if n < 2 or not np.isfinite(value) or not np.isfinite(terms).all():
-        return Estimate(name, value, level=level)
-    margin = float(-ndtri((1 - level) / 2) * np.sqrt(n / (n - 1) * float(terms @ terms)))
-    return Estimate(name, value, value - margin, value + margin, level, f"{name}; rows are independent")

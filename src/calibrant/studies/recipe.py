@@ -25,7 +25,7 @@ from calibrant.studies.specifications import (
 )
 from calibrant.studies.tables.options import TableOptions
 
-__all__ = ["FILE_NAME", "Recipe", "check_own_code", "read_recipe"]
+__all__ = ["FILE_NAME", "Recipe", "check_own_code", "read_recipe", "shipped_recipes"]
 
 FILE_NAME = "recipe.toml"
 
@@ -511,3 +511,21 @@ def _check_label(recipe: Recipe, where: str, name: str) -> None:
         raise RecipeError(
             f"{where} has a label {name!r}, which is the name of a measure; rename one of them."
         )
+
+
+HERE = Path(__file__).parent
+
+
+def shipped_recipes() -> dict[str, Path]:
+    """Return the folders of the recipes that come with the package, by name.
+
+    A wheel has them in this package, a checkout in its folder ``studies``.
+
+    >>> "kull2019-uci" in shipped_recipes()
+    True
+    """
+    for folder in (HERE / "recipes", HERE.parents[2] / "studies"):
+        found = {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{FILE_NAME}"))}
+        if found:
+            return found
+    return {}

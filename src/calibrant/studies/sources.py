@@ -28,7 +28,7 @@ from calibrant.studies.safe_pickle import load_pickle
 from calibrant.studies.specifications import DataSpec
 from calibrant.tables import read_predictions
 from calibrant.tables.file_set import open_source
-from calibrant.tables.npz_members import NpzMembers
+from calibrant.tables.formats.numpy import NpzMembers
 
 __all__ = [
     "AbsentDataError",

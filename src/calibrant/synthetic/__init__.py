@@ -21,8 +21,7 @@ from calibrant.synthetic.maps import (
     TemperatureMap,
     WavesMap,
 )
-from calibrant.synthetic.named_tasks import tasks
-from calibrant.synthetic.task import SyntheticSample, SyntheticTask
+from calibrant.synthetic.task import SyntheticSample, SyntheticTask, tasks
 from calibrant.synthetic.truth import TrueErrors, true_errors
 
 __all__ = [

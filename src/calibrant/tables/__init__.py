@@ -1,8 +1,8 @@
 """Files of predictions: read and write CSV, Parquet, NPZ and others, completely or batch by batch."""
 
-from calibrant.tables.csv_format import Dialect
 from calibrant.tables.file_set import open_source
 from calibrant.tables.formats import Format, formats
+from calibrant.tables.formats.csv import Dialect
 from calibrant.tables.prediction_file import PredictionFile, Table, read_predictions
 from calibrant.tables.rewriting import rewrite
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from calibrant.errors import FileFormatError
-from calibrant.tables.arrow_format import pyarrow_module
+from calibrant.tables.source import pyarrow_module
 
 __all__ = ["COMPRESSION_RATIO", "compressor", "is_compressed", "opened", "readable"]
 

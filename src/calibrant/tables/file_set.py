@@ -16,8 +16,8 @@ from calibrant.errors import FileFormatError, LabelError, PredictionError
 from calibrant.space import Space
 from calibrant.tables.array_source import ArraySource
 from calibrant.tables.columns import ScoreColumns, listed
-from calibrant.tables.csv_format import Dialect
 from calibrant.tables.formats import format_of, formats, known_endings, open_file
+from calibrant.tables.formats.csv import Dialect
 from calibrant.tables.source import Batch, Names, NoRowsError, Source, as_integers
 
 __all__ = ["FileSet", "open_source"]

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +13,10 @@ from calibrant.remedies import CHOOSE_COLUMNS, CHOOSE_LABELS
 from calibrant.space import Space, look_like_probabilities
 from calibrant.tables.array_source import ArraySource
 from calibrant.tables.columns import ScoreColumns, affixes_around, listed
-from calibrant.tables.label_file import label_of
+from calibrant.tables.file_set import open_source
 from calibrant.tables.source import Batch, Source, as_integers, usual_labels
 
-__all__ = ["Roles", "find_roles", "space_in_name"]
+__all__ = ["Roles", "find_roles", "label_of", "space_in_name"]
 
 ROWS_LOOKED_AT = 1000
 
@@ -298,3 +299,21 @@ def _is_numeric(first: Batch, name: str) -> bool:
     except UNREADABLE:
         return False
     return True
+
+
+def label_of(source: Source, label: str | None) -> str:
+    """Return the name of the labels; for an array of scores these may be in another file of arrays, such as labels.npy."""
+    path = None if label is None or label in source.columns else Path(label)
+    if path is None or not isinstance(source, ArraySource) or not path.is_file():
+        return source.label_column(label)
+    with open_source(path) as other:
+        if not isinstance(other, ArraySource):
+            raise FileFormatError(f"{path} is no file of arrays; give the labels as .npy, .npz or .pt.")
+        usual = usual_labels(other.columns)
+        names = usual if usual or len(other.columns) > 1 else list(other.columns)
+        if len(names) != 1:
+            raise FileFormatError(
+                f"{path} has several arrays, {listed(other.columns)}; give a file with the labels alone."
+            )
+        source.add(path.name, other.array(names[0]).copy())
+    return path.name

@@ -5,12 +5,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.errors import FileFormatError, LabelError, ParameterError, PredictionError, WeightError
+from calibrant.errors import (
+    FileFormatError,
+    LabelError,
+    MissingExtraError,
+    ParameterError,
+    PredictionError,
+    WeightError,
+)
 from calibrant.remedies import CHOOSE_LABELS, DROP_MISSING, DROP_ROWS
 from calibrant.space import Space
 from calibrant.tables.columns import ScoreColumns, check_column, listed
@@ -29,6 +36,7 @@ __all__ = [
     "check_names",
     "check_no_nul",
     "check_weights",
+    "pyarrow_module",
     "usual_labels",
 ]
 
@@ -254,6 +262,9 @@ class Source(ABC):
 class Sink(ABC):
     """Writer of the batches of a source with new scores; everything else is unchanged."""
 
+    drops_rows: ClassVar[bool] = False
+    """Whether some of the rows of a source may be written."""
+
     @abstractmethod
     def write(self, batch: Batch, scores: NDArray[np.floating]) -> None:
         """Write the rows of a batch with these scores, (n, K)."""
@@ -318,3 +329,12 @@ def as_integers(names: NDArray[Any]) -> NDArray[np.int64] | None:
     if names.dtype.kind != "U" or not all(INTEGER.fullmatch(name) for name in names.tolist()):
         return None
     return np.array([int(name.partition(".")[0]) for name in names.tolist()], dtype=np.int64)
+
+
+def pyarrow_module() -> Any:
+    """Return pyarrow, or raise an error that says how to install it."""
+    try:
+        import pyarrow
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("pyarrow", "cli") from error
+    return pyarrow

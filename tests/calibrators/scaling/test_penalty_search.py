@@ -19,6 +19,7 @@ from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.folds import folds_by_content
 from calibrant.objective import ArrayRows, FullMap
+from calibrant.solvers import Status
 
 ALL_MOVES = [(1, 0), (-1, 0), (0, 1), (0, -1)]
 
@@ -113,7 +114,7 @@ def test_natural_strengths_price_m_parameters_at_m_over_n():
     assert natural_strengths("l2", 10, 5000) == pytest.approx((90 / 5000, 10 / 5000))
 
 
-def some_fits(n_rows=120, dtype=np.float64):
+def some_fits(n_rows=120, dtype=np.float64, *, complementary=False):
     generator = np.random.default_rng(0)
     p = generator.dirichlet(np.ones(3), size=n_rows).astype(dtype)
     labels = (np.log(p) * 0.6 + generator.gumbel(size=p.shape)).argmax(axis=1)
@@ -127,7 +128,24 @@ def some_fits(n_rows=120, dtype=np.float64):
         logit_map,
         lambda a, b: affine_penalty("odir", 3, a, b),
         logit_map.identity(),
+        complementary=complementary,
     )
+
+
+def test_many_rows_are_compared_by_steps_from_a_common_place():
+    """The twelve parameters of 70,000 rows are less than 1e-4 nats from the fit to all rows; a weak penalty moves no row.
+
+    A strong one does: its folds are fitted.
+    """
+    quick, slow = some_fits(70_000, complementary=True), some_fits(70_000)
+    weak, strong = (0.01, 0.01), (1e3, 1e3)
+    for strengths in (weak, strong):
+        assert quick.loss(strengths) == pytest.approx(slow.loss(strengths), abs=1e-7)
+    assert list(quick._ends) == [strong]
+    for strengths in (weak, strong):
+        for one, other in zip(quick.solutions(strengths, 1e-8), slow.solutions(strengths, 1e-8), strict=True):
+            assert one.status is other.status is Status.CONVERGED
+            np.testing.assert_allclose(one.theta, other.theta, atol=1e-5)
 
 
 def test_of_equally_near_strengths_the_first_are_gone_on_from():

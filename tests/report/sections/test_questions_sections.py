@@ -1,13 +1,14 @@
-"""Sections on subgroups and decisions, and the report on several labels, against the functions of the library."""
+"""Sections on subgroups and decisions, and the reports on several labels, against the functions of the library."""
 
 import numpy as np
 import pytest
+from sklearn.model_selection import KFold
 
-from calibrant import MultilabelCalibration, assess
-from calibrant.errors import ParameterError
+from calibrant import MultilabelCalibration, Predictions, assess
+from calibrant.errors import LabelError, ParameterError
 from calibrant.hypothesis_tests import subgroup_calibration
 from calibrant.metrics import cost_gap, log_loss, multilabel_score, net_benefit, realised_cost
-from calibrant.report import Assessment, assess_labels
+from calibrant.report import Assessment, assess_labels, assess_outputs
 
 COSTS = [[0, 9], [1, 0]]
 
@@ -107,3 +108,50 @@ def test_labels_without_outcomes_and_too_few_rows():
     assert found.labels[-1].n_known == 0
     with pytest.raises(ParameterError, match="cv=5"):
         assess_labels(y[:3], z[:3], space="logits")
+
+
+def outputs(n_rows=200, slope=0.4):
+    generator = np.random.default_rng(2)
+    logits = [2 * generator.normal(size=(n_rows, k)) for k in (2, 4)]
+    y = np.column_stack([(slope * z + generator.gumbel(size=z.shape)).argmax(axis=1) for z in logits])
+    return y.astype(float), [Predictions.from_logits(z) for z in logits]
+
+
+def test_report_on_several_outputs():
+    """Scores before calibration are those of the metrics; the mean difference is the mean of the differences."""
+    y, parts = outputs()
+    y[:30, 1] = np.nan
+    weights = np.where(np.arange(200) % 10, 1.0, 0.0)
+    found = assess_outputs(y, parts, method="temperature", sample_weight=weights, names=["colour", "size"])
+    assert [row.n_known for row in found.outputs] == [180, 153]
+    for row, labels, p in zip(found.outputs, y.T, parts, strict=True):
+        known = np.flatnonzero(~np.isnan(labels))
+        loss = log_loss(labels[known].astype(int), p.take(known), sample_weight=weights[known])
+        assert row.scores[0].before == pytest.approx(loss)
+        assert row.difference.value == pytest.approx(row.scores[0].after - row.scores[0].before)
+    mean = np.mean([row.difference.value for row in found.outputs])
+    assert found.difference.value == pytest.approx(mean)
+    assert found.difference.low < mean < found.difference.high
+    assert found.headline.startswith("Calibrate: temperature lowers the mean log-loss")
+    for text in (found.to_html(), found.to_markdown(), found.to_json(), str(found)):
+        assert "colour" in text
+
+
+def test_held_out_rows_of_calibrated_outputs_do_not_improve():
+    y, parts = outputs(slope=1.0)
+    assert assess_outputs(y, parts, method="temperature").difference.direction in ("open", "worse")
+
+
+def test_invalid_outputs():
+    y, parts = outputs(20)
+    with pytest.raises(ParameterError, match="cv=30"):
+        assess_outputs(y, parts, cv=30)
+    with pytest.raises(ParameterError, match="one name per output"):
+        assess_outputs(y, parts, names=["colour"])
+    fold = next(KFold(5, shuffle=True, random_state=0).split(y))[1]
+    y[np.setdiff1d(np.arange(20), fold), 1] = np.nan
+    with pytest.raises(LabelError, match="in one fold"):
+        assess_outputs(y, parts, method="temperature")
+    y[:, 1] = np.nan
+    with pytest.raises(LabelError, match="output 1 are missing"):
+        assess_outputs(y, parts)

@@ -10,7 +10,7 @@ from calibrant.studies.pictures import pictures_of_predictions
 from calibrant.studies.pictures.options import PictureOptions
 from calibrant.studies.plan import plan
 from calibrant.studies.recipe import read_recipe
-from calibrant.studies.report.contents import contents_of
+from calibrant.studies.report import contents_of
 from calibrant.studies.results import Results
 from calibrant.studies.store import Store
 

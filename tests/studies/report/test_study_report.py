@@ -13,10 +13,13 @@ from study_samples import crossed, sample
 
 from calibrant.errors import ParameterError
 from calibrant.studies.pictures.options import PictureOptions
-from calibrant.studies.report import write_report
-from calibrant.studies.report.contents import contents_of, contents_of_failures
-from calibrant.studies.report.markdown import report_markdown
-from calibrant.studies.report.page import report_page
+from calibrant.studies.report import (
+    contents_of,
+    contents_of_failures,
+    report_markdown,
+    report_page,
+    write_report,
+)
 from calibrant.studies.tables.options import TableOptions
 
 HOSTILE = '<script>alert("1")</script> | *x* _y_ [z](http://a)'

@@ -15,7 +15,7 @@ from study_samples import crossed, from_figures, sample
 
 from calibrant.errors import RecipeError
 from calibrant.ranking import critical_difference
-from calibrant.studies.report.markdown import table_markdown
+from calibrant.studies.report import table_markdown
 from calibrant.studies.tables import make_table, read_figures
 from calibrant.studies.tables.options import TableOptions
 

@@ -10,7 +10,7 @@ from scipy.special import betaln, softmax
 
 from calibrant.arrays import IntArray, Vector
 from calibrant.batches import Summary
-from calibrant.binning.equal_mass import nearest_masses
+from calibrant.binning.schemes import nearest_masses
 from calibrant.calibrator import Traits
 from calibrant.calibrators.binned.merged_levels import merged, weight_per_row, with_batch
 from calibrant.calibrators.reductions.binary_method import BinaryMethod, EventCounts, OneVsRestBatches

@@ -11,7 +11,7 @@ from scipy.special import xlogy
 from calibrant.arrays import Vector
 from calibrant.batches import Summary
 from calibrant.binning import BinningScheme, Closed, EqualMass, EqualWidth, FixedEdges
-from calibrant.binning.partition import MOST_BINS
+from calibrant.binning.bins import MOST_BINS
 from calibrant.calibrator import Traits
 from calibrant.calibrators.reductions.binary_method import BinaryMethod, EventCounts, OneVsRestBatches
 from calibrant.calibrators.reductions.event_scores import EventScores

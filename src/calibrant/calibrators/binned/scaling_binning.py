@@ -17,7 +17,7 @@ from calibrant.batches import (
     without_batch_state,
 )
 from calibrant.binning import BinningScheme, Closed, EqualMass
-from calibrant.binning.partition import check_n_bins
+from calibrant.binning.bins import check_n_bins
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.binned.merged_levels import KEPT_LEVELS, MOST_LEVELS, cell_starts, weight_per_row
 from calibrant.calibrators.reductions.binary_method import BinaryMethod, EventCounts, OneVsRestBatches

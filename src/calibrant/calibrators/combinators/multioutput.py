@@ -9,10 +9,9 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Calibrator
-from calibrant.errors import LabelError, ParameterError, PredictionError, WeightError
+from calibrant.errors import ParameterError, PredictionError
+from calibrant.label_outputs import LabelledOutput, parse_outputs, predictions_of_outputs
 from calibrant.notices import gathered
-from calibrant.origin import Origin, on_host
-from calibrant.predictions import Predictions
 
 __all__ = ["MultioutputCalibration"]
 
@@ -65,24 +64,15 @@ class MultioutputCalibration(BaseEstimator):  # type: ignore[misc]
         sample_weight : array of shape (n,), optional
             A weight of two is equivalent to including the row twice.
         """
-        outputs = _outputs(X)
-        columns, names = _label_columns(Y, len(outputs), outputs[0].n_rows)
-        weights = None if sample_weight is None else np.asarray(sample_weight)
-        if weights is not None and weights.shape != (outputs[0].n_rows,):
-            raise WeightError(
-                f"sample_weight must have one number per row, but has shape {weights.shape}; pass {outputs[0].n_rows} numbers."
-            )
+        outputs, names = parse_outputs(X, Y, sample_weight)
+        return self.fit_parsed(outputs, names)
+
+    def fit_parsed(self, outputs: list[LabelledOutput], names: list[str] | None = None) -> Self:
+        """Fit to parsed outputs."""
         base = self._made()
-        calibrators = []
         with gathered(len(outputs), "output"):
-            for predictions, labels in zip(outputs, columns, strict=True):
-                known = np.flatnonzero(~_missing(labels))
-                if len(known) == len(labels):
-                    calibrators.append(clone(base).fit(predictions, labels, weights))
-                else:
-                    part = None if weights is None else weights[known]
-                    calibrators.append(clone(base).fit(predictions.take(known), _plain(labels[known]), part))
-        self.calibrators_, self.names_ = calibrators, names
+            self.calibrators_ = [clone(base).fit_labelled(output.data) for output in outputs]
+        self.names_ = names
         return self
 
     @property
@@ -94,7 +84,7 @@ class MultioutputCalibration(BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> list[Any]:
         """Return the calibrated probabilities of every output, a list of arrays (n, K)."""
         check_is_fitted(self, "calibrators_")
-        outputs = _outputs(X)
+        outputs = predictions_of_outputs(X)
         if len(outputs) != len(self.calibrators_):
             raise PredictionError(
                 f"there are predictions of {len(outputs)} outputs, but {len(self.calibrators_)} in fit; pass the same outputs."
@@ -136,44 +126,3 @@ class MultioutputCalibration(BaseEstimator):  # type: ignore[misc]
                 f"method must be a registry name or an unfitted Calibrator, not {self.method!r}."
             )
         return clone(self.method)  # type: ignore[no-any-return]
-
-
-def _outputs(X: Any) -> list[Predictions]:
-    if not isinstance(X, list | tuple) or not X:
-        raise PredictionError(
-            f"predictions of several outputs must be a list with one array (n, K) per output, not {type(X).__name__}."
-        )
-    outputs = [Predictions.parse(part) for part in X]
-    if len({part.n_rows for part in outputs}) > 1:
-        raise PredictionError(
-            f"outputs have {sorted({part.n_rows for part in outputs})} rows; all must have the same rows."
-        )
-    return outputs
-
-
-def _label_columns(Y: Any, n_outputs: int, n_rows: int) -> tuple[list[NDArray[Any]], list[str] | None]:
-    origin = Origin.of(Y)
-    if origin is not None and origin.columns is not None:
-        columns, names = [np.asarray(Y[name]) for name in origin.columns], [str(c) for c in origin.columns]
-    else:
-        given = np.asarray(on_host(Y))
-        columns, names = list(given.T) if given.ndim == 2 else [], None
-    if len(columns) != n_outputs or any(len(column) != n_rows for column in columns):
-        raise LabelError(
-            f"labels of {n_outputs} outputs must have shape ({n_rows}, {n_outputs}), but have {np.shape(Y)}; pass one column per "
-            "output."
-        )
-    return columns, names
-
-
-def _missing(labels: NDArray[Any]) -> NDArray[np.bool_]:
-    if labels.dtype.kind in "iubU":
-        return np.zeros(len(labels), dtype=np.bool_)
-    return np.array([label is None or label != label for label in labels.tolist()], dtype=np.bool_)
-
-
-def _plain(labels: NDArray[Any]) -> NDArray[Any]:
-    """Return labels without missing ones as integers or text where they are."""
-    if labels.dtype.kind == "f" and (labels == np.round(labels)).all():
-        return labels.astype(np.intp)
-    return np.array(labels.tolist())

@@ -30,7 +30,7 @@ from calibrant.objective import (
     RowSource,
 )
 from calibrant.objective.family import Features
-from calibrant.options import check_choice, is_number
+from calibrant.options import check_choice, is_number, is_whole
 from calibrant.solvers import Solution, Status, newton_cg
 from calibrant.solvers.newton_cg import TOLERANCE
 
@@ -315,7 +315,7 @@ class AffineScaling(ParametricCalibrator):
             solutions = [newton_cg(objective, start)]
         else:
             folds = rows_of_folds(self.cv, source, rows)
-            fits = FoldFits(rows, folds, logit_map, penalty, start)
+            fits = FoldFits(rows, folds, logit_map, penalty, start, complementary=is_whole(self.cv, 2))
             # Weights with a mean below 1 do not reduce the number of rows.
             total_weight = max(source.total_weight, float(source.n_rows))
             natural = natural_strengths(self.penalty, n_classes, total_weight)

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from calibrant.arrays import Vector
+from calibrant.arrays import Matrix, Vector
 from calibrant.objective import CrossEntropy, Expansion, FeatureRows, FullMap, Objective, QuadraticPenalty
-from calibrant.objective.curvature import Curvature
-from calibrant.solvers import Solution
+from calibrant.objective.curvature import Curvature, DenseCurvature
+from calibrant.solvers import Solution, Status
 from calibrant.solvers.newton_cg import newton_steps
 
 __all__ = ["FoldFits", "best_of_grid", "climb"]
@@ -33,6 +33,8 @@ class FoldFits:
         All rows.
     folds : sequence of pairs
         Training rows and test rows.
+    complementary : bool
+        Whether every row is a test row of one fold and a training row of all others.
     losses : dict
         Held-out log-loss per fold for every evaluated (lambda, mu), (F,).
     """
@@ -42,10 +44,13 @@ class FoldFits:
     logit_map: FullMap
     penalty: Callable[[float, float], QuadraticPenalty]
     start: Vector
+    complementary: bool = False
     curvature: Curvature | None = None
     losses: dict[Strengths, Vector] = field(default_factory=dict)
     _thetas: dict[Strengths, list[Vector]] = field(default_factory=dict)
     _ends: dict[Strengths, list[Expansion]] = field(default_factory=dict)
+    _common: Vector | None = None
+    _reference: list[Expansion] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._train = [self._objective(train, exact=False) for train, _ in self.folds]
@@ -56,31 +61,64 @@ class FoldFits:
     def loss(self, strengths: Strengths) -> float:
         """Return the mean held-out log-loss over all rows; folds are fitted once."""
         if strengths not in self.losses:
-            ends = self._fitted(strengths)
-            self._thetas[strengths] = [end.theta for end in ends]
+            thetas = self._from_reference(strengths)
+            ends = [] if thetas else self._fitted(strengths)
+            self._thetas[strengths] = thetas or [end.theta for end in ends]
             self.losses[strengths] = np.array(
-                [objective.data_loss(end.theta) for objective, end in zip(self._test, ends, strict=True)]
+                [
+                    objective.data_loss(theta)
+                    for objective, theta in zip(self._test, self._thetas[strengths], strict=True)
+                ]
             )
             # A result holds a softmax as large as the rows: keep only possible starts of further fits.
-            self._ends[strengths] = ends
+            if ends:
+                self._ends[strengths] = ends
             self._ends = {kept: self._ends[kept] for kept in (self.best(), strengths) if kept in self._ends}
         return float(self._shares @ self.losses[strengths])
 
     def solutions(self, strengths: Strengths, tolerance: float) -> list[Solution]:
         """Return the exact fits of all folds at evaluated strengths."""
         solutions = []
-        for rough, theta in zip(self._train, self._thetas[strengths], strict=True):
-            objective = rough.with_penalty(self.penalty(*strengths), exact=True)
-            with objective.open():
-                solution, _, _ = newton_steps(
-                    objective, objective.expand(theta), tolerance=tolerance, curvature=self.curvature
-                )
-                solutions.append(solution)
+        for fold, theta in enumerate(self._thetas[strengths]):
+            hessian = self._reference[fold].hessian if self._reference else None
+            solution = self._solution(fold, theta, strengths, tolerance, hessian)
+            if hessian is not None and solution.status is not Status.CONVERGED:
+                solution = self._solution(fold, solution.theta, strengths, tolerance)
+            solutions.append(solution)
         return solutions
+
+    def _solution(
+        self, fold: int, theta: Vector, strengths: Strengths, tolerance: float, hessian: Matrix | None = None
+    ) -> Solution:
+        """Return the exact fit of a fold from a start, by Newton steps or with a given Hessian of the data loss."""
+        penalty = self.penalty(*strengths)
+        objective = self._train[fold].with_penalty(penalty, exact=True, hessian=hessian)
+        curvature = self.curvature if hessian is None else None
+        with objective.open():
+            return newton_steps(objective, objective.expand(theta), tolerance=tolerance, curvature=curvature)[
+                0
+            ]
 
     def mean_theta(self, strengths: Strengths) -> Vector:
         """Return the mean parameters of the folds at evaluated strengths, a start for a fit to all rows."""
         return np.asarray(np.mean(self._thetas[strengths], axis=0))
+
+    def _from_reference(self, strengths: Strengths) -> list[Vector]:
+        """Return one Newton step of every fold from the common place, if all gain little; else nothing.
+
+        Then rows need not be read: gradients and Hessians of all folds at the common place are known.
+        """
+        if not self._thetas:
+            self._set_reference(strengths)
+        penalty = self.penalty(*strengths)
+        thetas = []
+        for at, objective in zip(self._reference, self._train, strict=False):
+            start = at.with_penalty_of(objective.with_penalty(penalty))
+            step = start.curvature().solver(penalty)(-start.gradient)
+            if not -float(start.gradient @ step) / 2 <= SEARCH_TOLERANCE:
+                return []
+            thetas.append(start.theta + step)
+        return thetas
 
     def _fitted(self, strengths: Strengths) -> list[Expansion]:
         """Return the fits of all folds, to the accuracy of a comparison."""
@@ -102,12 +140,8 @@ class FoldFits:
     def _nearest(self, strengths: Strengths) -> list[Expansion]:
         """Return the fits of all folds at the nearest evaluated strengths, or a first start for each."""
         if not self._thetas:
-            # The fit to all rows is close to that of every fold, and so is its curvature.
-            whole = self._objective(self.rows).with_penalty(self.penalty(*strengths))
-            with whole.open():
-                _, end, _ = newton_steps(whole, whole.expand(self.start), tolerance=SEARCH_TOLERANCE)
-                self.curvature = end.curvature()
-            return [objective.expand(end.theta) for objective in self._train]
+            assert self._common is not None
+            return [objective.expand(self._common) for objective in self._train]
 
         def decades(other: Strengths) -> float:
             apart = sum(
@@ -124,6 +158,33 @@ class FoldFits:
             objective.expand(theta)
             for objective, theta in zip(self._train, self._thetas[nearest], strict=True)
         ]
+
+    def _set_reference(self, strengths: Strengths) -> None:
+        """Fit all rows, which is close to the fit of every fold, and so is its curvature."""
+        whole = self._objective(self.rows).with_penalty(self.penalty(*strengths))
+        with whole.open():
+            _, end, _ = newton_steps(whole, whole.expand(self.start), tolerance=SEARCH_TOLERANCE)
+            self.curvature = end.curvature()
+        self._common = end.theta
+        # P parameters of n rows are P / 2n nats from where all rows would put them.
+        is_close = self.logit_map.n_parameters <= 2 * SEARCH_TOLERANCE * self.rows.n_rows
+        if is_close and self.complementary and isinstance(self.curvature, DenseCurvature):
+            self._reference = self._expansions(end.theta)
+
+    def _expansions(self, theta: Vector) -> list[Expansion]:
+        """Return expansions of the training losses of all folds with Hessians, from one pass over the test rows."""
+        sums = []
+        for objective in self._test:
+            at = objective.data_expansion(theta)
+            sums.append([objective.total_weight * np.asarray(part) for part in at])
+        totals = [np.sum(parts, axis=0) for parts in zip(*sums, strict=True)]
+        expansions = []
+        for objective, own in zip(self._train, sums, strict=True):
+            loss, gradient, hessian = (
+                (total - part) / objective.total_weight for total, part in zip(totals, own, strict=True)
+            )
+            expansions.append(Expansion(objective, theta, float(loss), float(loss), gradient, None, hessian))
+        return expansions
 
     def best(self) -> Strengths:
         """Return the strengths with the lowest held-out loss; the stronger penalty if equal."""

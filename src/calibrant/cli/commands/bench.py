@@ -28,11 +28,9 @@ from calibrant.presentation.text import in_one_line
 from calibrant.studies import Plan, Progress, Recipe, Store, plan, read_recipe
 from calibrant.studies import run as run_plan
 from calibrant.studies.forecast import TimeLeft, sizes_of
-from calibrant.studies.recipe import FILE_NAME, check_own_code
-from calibrant.studies.report import write_report
-from calibrant.studies.report.contents import Failure, contents_of_failures
+from calibrant.studies.recipe import FILE_NAME, check_own_code, shipped_recipes
+from calibrant.studies.report import Failure, contents_of_failures, write_report
 from calibrant.studies.results import DONE, FAILED, OPEN, TOO_SLOW, Line, Results, label_text
-from calibrant.studies.shipped import shipped_recipes
 from calibrant.studies.shown_checks import check_shown
 
 __all__ = ["forget", "list_recipes", "report", "run", "status"]

@@ -42,7 +42,7 @@ def to_torch(calibrator: Calibrator, space: str | None = None, class_axis: int |
         not isinstance(class_axis, int | np.integer) or isinstance(class_axis, bool)
     ):
         raise ParameterError(f"class_axis must be an integer, such as 1 or -1, not {class_axis!r}.")
-    module = _imported("module").CalibrationModule
+    module = _imported("program").CalibrationModule
     return module(exportable(calibrator, space=space), None if class_axis is None else int(class_axis))
 
 

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from calibrant.arrays import Float64Array, FloatArray
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.combinators.identity import Identity
-from calibrant.calibrators.combinators.multilabel.shared_fit import fit_shared
+from calibrant.calibrators.combinators.multilabel.shared_map import fit_shared
 from calibrant.calibrators.monotone.piecewise_linear import PiecewiseLinearCalibration
 from calibrant.errors import LabelError, MissingClassWarning, ParameterError, PredictionError
 from calibrant.label_matrix import LabelOutcomes, LabelScores, parse_labelled

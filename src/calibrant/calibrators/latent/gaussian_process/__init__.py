@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import FloatArray, Matrix
+from calibrant.batches import Summary
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.identity_check import is_worse_than_identity
-from calibrant.calibrators.latent.gaussian_process.fit import ProcessFit, fit_process
+from calibrant.calibrators.latent.gaussian_process.fit import ProcessFit, ProcessUpdate, fit_process
 from calibrant.calibrators.latent.gaussian_process.increasing import MonotoneProcess, fit_monotone_process
 from calibrant.calibrators.latent.gaussian_process.latent_function import (
     KernelParameters,
@@ -23,6 +24,7 @@ from calibrant.calibrators.latent.gaussian_process.latent_function import (
     latent_scores,
     parsed_scores,
 )
+from calibrant.calibrators.latent.gaussian_process.process_summary import ProcessSummary
 from calibrant.calibrators.log_odds import LogOdds
 from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
 from calibrant.errors import CalibrationWarning, ConvergenceWarning, ParameterError
@@ -250,6 +252,13 @@ class GaussianProcessCalibration(LatentIntervals):
     few rows, the identity is used, with a warning. Far from all calibration scores g returns to the prior mean; an
     increasing g is linear there.
 
+    *Batches.* ``partial_fit`` is streaming variational inference :cite:`bui2017`. The kernel and the inducing points, or knots,
+    are those of the first 1,000 rows. Later, the posterior given all earlier rows is the prior of the next batch. Earlier rows
+    are known only to second order around the mean at their time: log-odds differ from those of the posterior of all rows at
+    once, for the same kernel, by a small part of their posterior deviation; ``benchmarks/online_gp.py`` prints it. A batch
+    costs as much as a fit of its rows for a known kernel, and every 500 rows a fit of a sample of at most 1,000 rows, against
+    which function and kernel are tested.
+
     *Cost.* Scores are scalars, so g is tabulated at a few hundred nodes; rows are distributed over the nodes once, and each
     of about 100 passes then costs six products with a matrix of at most four entries per score, O(nK) in
     total. Memory is bounded for many rows. Prediction costs O(nK) by the mean, ``n_samples`` times as much by Monte Carlo.
@@ -277,6 +286,7 @@ class GaussianProcessCalibration(LatentIntervals):
     array([-1.95, -0.8 ,  0.3 ])
     """
 
+    batches: ClassVar[Summary | None] = ProcessSummary()
     fit_cost: ClassVar[FitCost | None] = FitCost(0.15, copies=4.0)
     structure: ClassVar[tuple[str, ...]] = ("monotone",)
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"gp": {}, "gp-monotone": {"monotone": True}}
@@ -384,10 +394,7 @@ class GaussianProcessCalibration(LatentIntervals):
                 length_scale=length_scale,
                 slope=slope / self.score_factor_,
             )
-            self.knots_, self.slopes_ = increasing.knots, increasing.slopes
-            self.slope_centre_, self.slope_covariance_ = increasing.centre, increasing.covariance
-            self.level_weights_, self.level_variance_ = increasing.level_weights, increasing.level_variance
-            self.slope_inference_ = increasing.solution
+            self._use_increasing(increasing)
         self.identity_kept_ = False
         calibrated = self._transform(data.predictions)
         self.identity_kept_ = is_worse_than_identity(data, lambda _: calibrated)
@@ -412,6 +419,36 @@ class GaussianProcessCalibration(LatentIntervals):
             )
         else:
             self.inference_.warn_unless_converged("GaussianProcessCalibration")
+
+    def _use_increasing(self, process: MonotoneProcess) -> None:
+        self.knots_, self.slopes_ = process.knots, process.slopes
+        self.slope_centre_, self.slope_covariance_ = process.centre, process.covariance
+        self.level_weights_, self.level_variance_ = process.level_weights, process.level_variance
+        self.slope_inference_ = process.solution
+
+    def _use_update(
+        self,
+        found: ProcessUpdate,
+        elbo: float,
+        increasing: MonotoneProcess | None,
+        batch: LabelledPredictions,
+    ) -> None:
+        """Set the fitted attributes after a batch; kernel, inducing points and knots stay."""
+        self.inducing_mean_ = found.posterior.mean
+        self.inducing_factor_ = np.linalg.cholesky(found.covariance).astype(np.float64, copy=False)
+        self.elbo_ = elbo
+        if increasing is not None:
+            self._use_increasing(increasing)
+        self.inference_ = Solution(
+            theta=self.inducing_mean_,
+            value=-found.gain / batch.total_weight,
+            loss=batch.log_loss(self._transform(batch.predictions)),
+            identity_loss=batch.log_loss(batch.predictions.without_zeros()),
+            decrement=found.decrement / batch.total_weight,
+            n_iterations=found.n_iterations,
+            n_evaluations=found.n_evaluations,
+            status=found.status,
+        )
 
     def _check_parameters(self) -> None:
         check_whole("n_inducing", self.n_inducing)
