@@ -1,10 +1,10 @@
 """Gaussian process calibration in batches of 250 rows, against the posterior of all rows at once and against a refit.
 
 For synthetic rows and networks, the columns are: the largest difference of the latent function, relative to its value at a
-probability of 0.6, from the posterior of all rows *for the same kernel*, in posterior deviations; the ratio of the deviations; the
-log-loss on other rows of the stream, of a refit, kernel included, and of a fit to the first 1,000 rows; the number of rows over
-which a batch sums, soon after these and at the end, without and with the test against a sample; milliseconds of a batch
-without it. Usage::
+probability of 0.6, from the posterior of all rows *for the same kernel*, in posterior deviations; the ratio of the
+deviations; the log-loss on other rows of the stream, of a refit, kernel included, and of a fit to the first 1,000 rows; the
+number of rows over which a batch sums, soon after these and at the end, without and with the test against a sample;
+milliseconds of a batch without it. Usage::
 
     python benchmarks/online_gp.py [--rows 10000]
 """

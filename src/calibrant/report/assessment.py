@@ -1,17 +1,13 @@
 """Assessment: the result of `assess`, with its output formats."""
 
-import html
 import json
 import os
-import webbrowser
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any, Self
 
-from calibrant.errors import CalibrationWarning, FileFormatError
-from calibrant.notices import warn_user
+from calibrant.errors import FileFormatError
 from calibrant.persistence.replacing import returned_and_written
 from calibrant.presentation import as_json, from_plain, to_plain
 from calibrant.report.contents import (
@@ -37,6 +33,7 @@ from calibrant.report.contents import (
 )
 from calibrant.report.document import ReportSection, report_markdown, report_page, report_text
 from calibrant.report.sections import read_further_numbers
+from calibrant.report.viewing import framed, opened_page
 
 __all__ = ["SCHEMA", "Assessment"]
 
@@ -195,18 +192,10 @@ class Assessment:
 
     def open(self) -> Path:
         """Write the page to a temporary file, open it in the browser, and return its path."""
-        path = Path(mkdtemp(prefix="calibrant-"), "report.html")
-        self.to_html(path)
-        if not webbrowser.open(path.as_uri()):
-            warn_user(f"no browser was found; open {path} yourself.", CalibrationWarning)
-        return path
+        return opened_page(self.to_html())
 
     def __str__(self) -> str:
         return report_text(self)
 
     def _repr_html_(self) -> str:
-        page = html.escape(self.to_html(), quote=True)
-        return (
-            f'<iframe srcdoc="{page}" title="{html.escape(self.title, quote=True)}" '
-            'style="width: 100%; height: 80vh; border: 0"></iframe>'
-        )
+        return framed(self.to_html(), self.title)

@@ -109,6 +109,28 @@ def test_a_critical_difference_diagram_says_which_test_it_is():
         built(results, **entry, control="beta", test="nemenyi")
 
 
+def test_a_one_sided_bar_extends_to_the_worse_methods_only():
+    results = noisy(data=list("abcdef"), calibrator=CALIBRATORS)
+    entry = {"kind": "critical-difference", "measure": "log_loss", "control": "beta"}
+    display = built(results, **entry, sides=1).displays[""]
+    assert display.critical_difference == critical_difference(3, 6, test="bonferroni-dunn", sides=1)
+    ranks = dict(zip(display.methods, display.average_ranks, strict=True))
+    ((low, high),) = display._bars()
+    assert (low, high) == (ranks["beta"], min(ranks["beta"] + display.critical_difference, 3))
+    with pytest.raises(RecipeError, match="only the Bonferroni-Dunn test can be one-sided"):
+        built(results, kind="critical-difference", measure="log_loss", sides=1)
+
+
+def test_one_bar_joins_all_where_friedmans_test_does_not_reject():
+    results = noisy(data=list("abcdef"), calibrator=CALIBRATORS)
+    entry = {"kind": "critical-difference", "measure": "log_loss", "post_hoc_below": 1e-9}
+    drawn = built(results, **entry)
+    assert [set(group) for group in drawn.displays[""].groups] == [set(CALIBRATORS)]
+    assert drawn.notes[0].endswith(
+        "not below 1e-09, so there is no post-hoc test, and one bar joins all methods."
+    )
+
+
 @pytest.mark.parametrize(
     ("labels", "words"), [({"repeat": [0, 1]}, "splits"), ({"trial": ["t"], "seed": [0, 1]}, "seeds")]
 )
@@ -136,6 +158,15 @@ def test_words_on_the_horizontal_axis_keep_their_order():
     results = noisy(data=["zebra", "ant"], calibrator=["none", "beta"])
     found = numbers(results, kind="lines", x="data", measure="log_loss")
     assert found["x"].tolist() == ["zebra", "ant"] * 2
+
+
+def test_words_can_have_places_on_the_horizontal_axis():
+    results = noisy(data=["zebra", "ant", "cow"], calibrator=["none", "beta"])
+    entry = {"kind": "lines", "x": "data", "measure": "log_loss", "places": {"ant": 2, "zebra": 8}}
+    found = numbers(results, **entry)
+    assert found["x"].tolist() == [2, 8] * 2
+    expected = means(results, "log_loss", "calibrator", "data")
+    assert found["mean"][:2] == pytest.approx([expected["none", "ant"], expected["none", "zebra"]])
 
 
 def test_measures_have_places_of_their_own():

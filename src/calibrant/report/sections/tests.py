@@ -85,7 +85,7 @@ def _detectable_table(kinds: tuple[Detectable, ...]) -> Table:
     )
     body = tuple(
         (
-            Cell(one.kind if place == 0 else ""),
+            Cell(one.kind),
             Cell(_size(one, size), (one.unit,) if place == 0 else ()),
             Cell(Value(power, "percent", digits=0)),
             Cell(

@@ -13,7 +13,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from calibrant.plots.critical_difference_display import CriticalDifferenceDisplay
 from calibrant.plots.display import Display
 from calibrant.plots.pass_rate_display import PassRateDisplay
-from calibrant.presentation import counted
+from calibrant.presentation import counted, p_text
+from calibrant.ranking import friedman_test
 from calibrant.studies.pictures.displays import BarsDisplay, Curve, LinesDisplay
 from calibrant.studies.pictures.options import (
     Axes,
@@ -71,14 +72,42 @@ def _critical_difference(results: Results, picture: CriticalDifference) -> Built
     if test == "bonferroni-dunn" and control is None:
         control = ranking.columns[int(np.argmin(ranking.all_ranks.mean(axis=0)))]
     display = CriticalDifferenceDisplay.from_table(
-        ranking.means, names=ranking.columns, test=test, control=control, alpha=picture.alpha
+        ranking.means,
+        names=ranking.columns,
+        test=test,
+        control=control,
+        alpha=picture.alpha,
+        sides=picture.sides,
     )
+    about = _on_test(display)
+    if picture.post_hoc_below < 1:
+        p_value = friedman_test(ranking.means).p_value
+        if not p_value < picture.post_hoc_below:
+            display = _joined(display)
+            about = (
+                f"Friedman's test: {p_text(p_value)}, not below {picture.post_hoc_below:g}, so there is no post-hoc "
+                "test, and one bar joins all methods."
+            )
     return _one(
         display,
-        _on_test(display),
+        about,
         f"Not shown because they have no numbers: {', '.join(empty)}." if empty else "",
         _left_out(len(ranking.left_out), len(groups.rows), "task"),
         _shortened(len(ranking.shortened)),
+    )
+
+
+def _joined(display: CriticalDifferenceDisplay) -> CriticalDifferenceDisplay:
+    """Return a diagram in which no difference is significant."""
+    order = np.argsort(display.average_ranks, kind="stable")
+    everything = tuple(display.methods[k] for k in order)
+    return CriticalDifferenceDisplay(
+        display.methods,
+        display.average_ranks,
+        display.critical_difference,
+        [everything],
+        display.n_tasks,
+        alpha=display.alpha,
     )
 
 
@@ -86,7 +115,8 @@ def _on_test(display: CriticalDifferenceDisplay) -> str:
     """Return a sentence with the test and the critical difference."""
     against = "Nemenyi test of all pairs"
     if display.control is not None:
-        against = f"Bonferroni-Dunn test against {display.control}"
+        sided = "one-sided " if display.sides == 1 else ""
+        against = f"{sided}Bonferroni-Dunn test against {display.control}"
     return (
         f"Critical difference of average ranks at the {100 * display.alpha:g} % level ({against}): "
         f"{display.critical_difference:.4g}."
@@ -129,7 +159,9 @@ def _lines(results: Results, picture: Lines) -> Built:
     levels = {label_text(level): level for level in results.levels(x)}
     numbers = {text: float(level) for text, level in levels.items() if _is_number(level)}
     words: dict[float, str] = {}
-    if len(numbers) < len(levels):  # Words are shown in their order.
+    if picture.places:
+        numbers = {str(text): float(place) for text, place in picture.places.items()}
+    elif len(numbers) < len(levels):  # Words are shown in their order.
         numbers = {row[0]: float(place) for place, row in enumerate(groups.rows)}
         words = {place: text for text, place in numbers.items()}
     points = {

@@ -105,6 +105,8 @@ class CriticalDifference(PictureOptions):
     test: Literal["nemenyi", "bonferroni-dunn"] | None = None
     control: str = ""
     alpha: float = 0.05
+    sides: Literal[1, 2] = 2
+    post_hoc_below: float = 1.0
     better: Literal["", "higher", "lower"] = ""
     level: float | None = None
 
@@ -113,6 +115,11 @@ class CriticalDifference(PictureOptions):
         if self.control and self.test == "nemenyi":
             raise RecipeError(
                 f"{where}: the Nemenyi test compares all pairs and has no control; drop control, or set "
+                'test = "bonferroni-dunn".'
+            )
+        if self.sides == 1 and not (self.control or self.test == "bonferroni-dunn"):
+            raise RecipeError(
+                f"{where}: only the Bonferroni-Dunn test can be one-sided; drop sides, or set "
                 'test = "bonferroni-dunn".'
             )
 
@@ -145,6 +152,7 @@ class Lines(Axes):
     x: str
     measure: str
     series: str = ""
+    places: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
