@@ -692,12 +692,11 @@ def percent(share: float) -> str:
 
 
 def is_kept(cell: Cell, count: Count) -> bool:
-    """Return whether a claim is kept, within two standard errors of the nominal share or on the safe side."""
-    error = 2 * (cell.nominal * (1 - cell.nominal) / max(count.claims, 1)) ** 0.5
-    share = count.held / max(count.claims, 1)
+    """Return whether the nominal share is within exact 95 % limits, or on the safe side of them."""
     if cell.kind in ("power", "measured") or count.claims == 0:
         return True
-    return share <= cell.nominal + error if cell.kind == "level" else share >= cell.nominal - error
+    low, high = clopper_pearson(round(count.held), count.claims, 0.95)
+    return bool(low <= cell.nominal if cell.kind == "level" else high >= cell.nominal)
 
 
 def table(chosen: list[Cell], done: dict[str, Count]) -> list[str]:
@@ -750,13 +749,23 @@ are easy and in scenarios that are not: few rows, rare events, ten distinct scor
 weights, dependent rows in groups of equal and of very unequal size, near-deterministic predictions, heavy tails, and
 up to 40 classes. All predictions are calibrated by construction unless the scenario says otherwise.
 
-Some results make no claim where none would be true: a test has a `caution`, an interval a `note`, or there is no
-interval. The last column is the share of such simulations. The other numbers are shares of the simulations in which a
-claim is made, with exact 95 % limits. A share in bold is on the wrong side of the nominal one by more than two
-standard errors.
+Some results make no claim where none would be true: a test has a `caution`, or there is no interval and a `note` says
+why. The last column is the share of such simulations. The other numbers are shares of the simulations in which a
+claim is made, with exact 95 % limits. A share in bold is on the wrong side of the nominal one by more than these limits.
+By chance alone that happens in up to one of forty rows.
 
 `python benchmarks/promises.py --results promises.jsonl` runs the simulations and continues where it stopped; with
 `--page docs/promises.md` it writes this page.
+"""
+
+OTHERS = """## Simulated elsewhere
+
+- `python benchmarks/questions.py`: thresholds of selective prediction ({doc}`selective_prediction`), subgroup tests with their
+  family-wise error ({doc}`subgroups`), the calibration belt and the exact test of discrete scores ({doc}`hypothesis_tests`).
+- `python benchmarks/online.py`: false alarms of {class}`calibrant.online.CalibrationMonitor`, see
+  {doc}`measurements/shift_and_streams`.
+- `python benchmarks/label_shift.py`: intervals of shifted class frequencies ({doc}`label_shift`).
+- `make test-slow`: levels of all tests.
 """
 
 
@@ -769,9 +778,9 @@ def page(done: dict[str, Count]) -> str:
     short = sum(total < cell.simulations for total, cell in zip(totals, every, strict=True))
     least = min((total for total in totals if total), default=0)
     extent = (
-        "A complete run has 400 simulations in each cell, 200 where a fit is slow. This run was stopped early: of "
-        f"{len(every)}\ncells, {totals.count(0)} were not run, and {short - totals.count(0)} have fewer simulations, at least "
-        f"{least}. The limits show what such numbers can tell.\n"
+        "A complete run has 400 simulations in each cell, 1,000 of closed forms, and 200 where a fit is slow. This run was\n"
+        f"stopped early: of {len(every)} cells, {totals.count(0)} were not run, and {short - totals.count(0)} have fewer "
+        f"simulations, at least\n{least}. The limits show what such numbers can tell.\n"
         if short
         else ""
     )
@@ -786,6 +795,7 @@ def page(done: dict[str, Count]) -> str:
         parts.append(f"## {title}{about}{ending}\n\n{rows}\n")
     seconds = sum(count.seconds for count in done.values())
     total = sum(count.total for count in done.values())
+    parts.append(OTHERS)
     parts.append(f"{total:,} simulations took {seconds / 60:.0f} minutes of CPU time.\n")
     return "\n".join(parts)
 
@@ -799,13 +809,17 @@ ABOUT = {
     "report: adjusted gain": "The interval of the recommended method's gain, for the map fitted to all rows.",
     "WithIntervals": (
         "{class}`calibrant.WithIntervals`: the share of probabilities of new rows in their intervals, where the family contains "
-        "the true map. The limits are wider than needed."
+        "the true map. Rows of one set are covered or missed together, so the limits are only rough."
     ),
-    "WithIntervals, with a caution": "The same where `caution_` says that coverage can be below the level.",
-    "loss_difference": (
-        "{func}`calibrant.intervals.loss_difference` of the log-loss, for two fixed predictions. Where probabilities of mistakes "
-        "are tiny and very different, large losses that did not occur are unknown, and intervals are too short."
+    "WithIntervals, method named": (
+        "The coverage that intervals would have where `caution_` gives a reason, and which need the name of a method."
     ),
+    "loss_difference": "{func}`calibrant.intervals.loss_difference` of the log-loss, for two fixed predictions.",
+    "bootstrap of the squared debiased_ece": "{func}`calibrant.intervals.bootstrap`, with `signed=True`; the true value is zero.",
+    "bootstrap of confidence_ece": "Errors that are positive by noise alone have no interval.",
+    "bootstrap of confidence_ece, uncorrected": "The reason: the coverage that they would have.",
+    "calibration_error_lower_bound above zero": "The true error is zero, so that a positive bound is wrong.",
+    "decision_curve": "Intervals of the net benefit at the thresholds 0.05, 0.1, 0.3, 0.5, 0.7 and 0.9, each by itself.",
     "bootstrap, percentile": "{func}`calibrant.intervals.bootstrap` of the Brier score, 400 resamples.",
 }
 

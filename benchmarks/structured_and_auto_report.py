@@ -315,7 +315,9 @@ def print_regimes(found: Found, keys: list[TaskKey], first: str, methods: list[s
             chosen = [key for key in of_rows if kind in ("all", key.kind)]
             if chosen:
                 title = f"{'All' if rows is None else rows} rows" + ("" if kind == "all" else f", {kind}")
-                print_regime(Study.of(found, chosen, list(dict.fromkeys([first, *methods]))), title, first)
+                title += ", redrawn labels" if chosen[0].redrawn else ""
+                some = list(dict.fromkeys([first, *methods])) if methods else []
+                print_regime(Study.of(found, chosen, some), title, first)
 
 
 def print_regime(study: Study, title: str, first: str) -> None:

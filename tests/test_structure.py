@@ -54,6 +54,7 @@ LAYERS = [
         "streaming",
         "synthetic",
         "online",
+        "active",
         "tables",
     },
     {"hypothesis_tests", "comparison", "plots", "mlflow"},

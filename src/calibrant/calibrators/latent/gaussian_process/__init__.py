@@ -12,7 +12,11 @@ from calibrant.arrays import FloatArray, Matrix
 from calibrant.batches import Summary
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.identity_check import is_worse_than_identity
-from calibrant.calibrators.latent.gaussian_process.fit import ProcessFit, ProcessUpdate, fit_process
+from calibrant.calibrators.latent.gaussian_process.fit import (
+    ProcessFit,
+    ProcessUpdate,
+    fit_process,
+)
 from calibrant.calibrators.latent.gaussian_process.increasing import MonotoneProcess, fit_monotone_process
 from calibrant.calibrators.latent.gaussian_process.latent_function import (
     KernelParameters,
@@ -35,7 +39,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
 from calibrant.numerics.increasing_curve import Pieces
 from calibrant.numerics.row_blocks import row_blocks
-from calibrant.options import check_choice, check_flag, check_level, check_whole, random_source
+from calibrant.options import check_choice, check_flag, check_level, check_whole, is_number, random_source
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status
 from calibrant.space import Space
@@ -76,7 +80,7 @@ class LatentIntervals(Calibrator):
         calibrated = self.transform(predictions)
         probabilities = self._calibrated_rows(predictions)
         scores = self._scores_of(predictions)
-        spread = _MonotoneSpread(self._increasing_process()) if self._setting("monotone") else _Spread(self)
+        spread = self._spread()
         lower, upper = np.empty((2, *probabilities.shape), dtype=probabilities.dtype)
         for rows in row_blocks(len(lower), lower.shape[1] * spread.width, min_rows=MIN_ROWS):
             log_odds = LogOdds.of(calibrated.take(rows))
@@ -84,6 +88,26 @@ class LatentIntervals(Calibrator):
             lower[rows], upper[rows] = log_odds.ends(spread.deviations(log_odds, places), level)
         # Rounding to the float type may leave out what they are the interval of.
         return np.minimum(lower, probabilities), np.maximum(upper, probabilities)
+
+    def posterior_features(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        r"""Return the posterior uncertainty of the latent function at every score, as a factor of its covariance.
+
+        The latent values of row i are :math:`\varphi_i + \Phi_i w + \sqrt{r_i}\,\epsilon_i`, where :math:`w \sim N(0, I)` is
+        shared by all rows and :math:`\epsilon_i \sim N(0, I)` is not. :mod:`calibrant.active` is based on them.
+
+        Returns
+        -------
+        features : ndarray of shape (n, K, R)
+            :math:`\Phi`, with one column per inducing point, or per knot.
+        rest : ndarray of shape (n, K)
+            r, the variance that inducing points do not explain.
+        """
+        check_is_fitted(self)
+        scores = self._scores_of(self._parsed(X).with_floor(self.floor_))
+        return self._spread().features(scores.places.astype(np.float64))
+
+    def _spread(self) -> "_Spread | _MonotoneSpread":
+        return _MonotoneSpread(self._increasing_process()) if self._setting("monotone") else _Spread(self)
 
     @abstractmethod
     def _scores_of(self, predictions: Predictions) -> LatentScores:
@@ -106,11 +130,14 @@ class _Spread:
         self.full = owner.covariance == "full"
         self.width = len(self.process.mean)
 
-    def deviations(self, log_odds: LogOdds, places: Matrix) -> Matrix:
+    def features(self, places: Matrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         at = WhitenedFeatures.at(places.ravel(), self.process.parameters)
         shared = (at.features @ self.process.factor).reshape(*places.shape, -1)
+        return shared, at.rest.reshape(places.shape)
+
+    def deviations(self, log_odds: LogOdds, places: Matrix) -> Matrix:
         # What inducing points do not explain belongs to every latent value by itself.
-        own = at.rest.reshape(places.shape)
+        shared, own = self.features(places)
         if not self.full:
             return log_odds.independent_deviations(own + np.einsum("ikr,ikr->ik", shared, shared))
         return np.hypot(log_odds.deviations(shared), log_odds.independent_deviations(own))
@@ -125,8 +152,11 @@ class _MonotoneSpread:
         self.factor: Matrix = vectors * np.sqrt(np.maximum(values, 0.0))
         self.width = len(values)
 
+    def features(self, places: Matrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return self.pieces.features_at(places) @ self.factor, np.zeros(places.shape)
+
     def deviations(self, log_odds: LogOdds, places: Matrix) -> Matrix:
-        return log_odds.deviations(self.pieces.features_at(places) @ self.factor)
+        return log_odds.deviations(self.features(places)[0])
 
 
 KINDS: dict[str, tuple[ScoreKind, ...]] = {
@@ -176,6 +206,10 @@ class GaussianProcessCalibration(LatentIntervals):
         Draws for Monte Carlo predictions.
     max_iterations : int, default=500
         Largest number of optimisation steps.
+    kernel : tuple of float or None, default=None
+        Prior standard deviation of the slope of g, and length scale, instead of fitted ones; of g itself with
+        ``scores="given"`` for probabilities. The evidence of a hundred rows says little about the kernel, and is often highest
+        for a function that is certain. Then ``(0.5, 5)`` suits most classifiers.
     random_state : int, Generator or None, default=0
         Source of ``seed_``, used once in each fit. The map, and predictions by the mean, do not depend on it.
 
@@ -300,6 +334,7 @@ class GaussianProcessCalibration(LatentIntervals):
         scores: Literal["log-probabilities", "given", "either"] = "log-probabilities",
         n_samples: int = 100,
         max_iterations: int = 500,
+        kernel: tuple[float, float] | None = None,
         random_state: int | np.random.Generator | None = 0,
     ) -> None:
         self.n_inducing = n_inducing
@@ -309,6 +344,7 @@ class GaussianProcessCalibration(LatentIntervals):
         self.scores = scores
         self.n_samples = n_samples
         self.max_iterations = max_iterations
+        self.kernel = kernel
         self.random_state = random_state
 
     @property
@@ -458,6 +494,15 @@ class GaussianProcessCalibration(LatentIntervals):
         check_choice("scores", self.scores, KINDS)
         check_whole("n_samples", self.n_samples)
         check_whole("max_iterations", self.max_iterations)
+        if self.kernel is not None and not (
+            isinstance(self.kernel, tuple | list)
+            and len(self.kernel) == 2
+            and all(is_number(part) and 0 < part < np.inf for part in self.kernel)
+        ):
+            raise ParameterError(
+                "kernel must be two positive numbers, the deviation of the slope and the length scale, such as (0.5, 5), or "
+                f"None, but is {self.kernel!r}."
+            )
         random_source(self.random_state)
 
     def _fitted(self, data: LabelledPredictions, kind: ScoreKind, slope: float) -> ProcessFit:
@@ -470,6 +515,7 @@ class GaussianProcessCalibration(LatentIntervals):
             n_inducing=self.n_inducing,
             full=self.covariance == "full",
             max_iterations=self.max_iterations,
+            kernel=None if self.kernel is None else (float(self.kernel[0]), float(self.kernel[1])),
         )
 
     def _traced(self, given: TracedPredictions) -> TracedPredictions:

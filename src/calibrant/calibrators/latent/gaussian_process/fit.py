@@ -228,6 +228,7 @@ def fit_process(
     n_inducing: int,
     full: bool,
     max_iterations: int,
+    kernel: tuple[float, float] | None = None,
 ) -> ProcessFit:
     """Return the latent process whose variational bound on these rows, taken to second order, is highest.
 
@@ -244,6 +245,9 @@ def fit_process(
         Whether the latent values of a row are taken with all their covariances.
     max_iterations : int
         Steps at the most.
+    kernel : tuple of float, optional
+        Deviation of slopes, or of values where the prior mean is not the identity, and length scale, which are then not searched
+        for; without noise.
 
     Notes
     -----
@@ -267,8 +271,9 @@ def fit_process(
             n_inducing=n_inducing,
             full=full,
             max_iterations=max_iterations,
+            kernel=kernel,
         )
-    search = _Search(scores, labels, weights, slope, n_inducing, full)
+    search = _Search(scores, labels, weights, slope, n_inducing, full, kernel)
     with search.bound.rows.open(), np.errstate(all="ignore"):
         try:
             return search.best(max_iterations, nearby)
@@ -399,6 +404,7 @@ class _Search:
         slope: float,
         n_inducing: int,
         full: bool,
+        kernel: tuple[float, float] | None = None,
     ) -> None:
         self.is_identity = scores.prior_is_identity
         self.n_inducing = min(n_inducing, MOST_INDUCING)
@@ -421,6 +427,10 @@ class _Search:
             tuple(deviation_range),
             (0.0, None),
         ]
+        if kernel is not None:
+            deviation, length_scale = kernel
+            self.start = np.log([length_scale, deviation])
+            self.bounds = [(start, start) for start in (*self.start.tolist(), 0.0)]
 
     def kernel(self, inducing: Vector, logarithms: Vector, noise: float) -> KernelParameters:
         """Return the kernel that the first parameters stand for."""
