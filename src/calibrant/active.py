@@ -220,7 +220,7 @@ class Round:
 
 
 class ActiveCalibration:
-    """Active calibration: label the rows of a pool that reduce the uncertainty of a Gaussian process calibrator most.
+    """Active calibration: label rows of a pool until a Gaussian process calibrator is certain enough.
 
     The first rows are random. Then :meth:`ask` names the next rows, and :meth:`tell` takes their labels and fits again, until the
     expected excess log-loss is at most ``tolerance``. This is the *active calibration* that :cite:`wenger2020` propose as future
@@ -233,8 +233,9 @@ class ActiveCalibration:
     calibrator : GaussianProcessCalibration, optional
         Unfitted; the default is ``GaussianProcessCalibration(kernel=(0.5, 5.0))``. A kernel that is fitted to a few labels may be
         certain of the function, and stop too early.
-    rule : {"excess-loss", "information", "entropy", "random"}, default="excess-loss"
-        See :func:`select_rows`.
+    rule : {"random", "excess-loss", "information", "entropy"}, default="random"
+        How the next rows are selected, see :func:`select_rows`. Selected rows often have less expected excess but not less true
+        excess than random rows, see the guide, so the default is the one for which the stopping rule is most reliable.
     n_first : int, default=50
         Number of random rows at first.
     n_per_round : int, default=25
@@ -279,7 +280,7 @@ class ActiveCalibration:
         pool: Any,
         *,
         calibrator: GaussianProcessCalibration | None = None,
-        rule: Rule = "excess-loss",
+        rule: Rule = "random",
         n_first: int = 50,
         n_per_round: int = 25,
         tolerance: float = 0.005,
