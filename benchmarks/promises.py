@@ -579,7 +579,8 @@ def cells() -> Iterator[Cell]:
     for method in ("resampling", "wild", "block"):
         test = partial(kernel_test, method=method, n_resamples=199)
         for scenario, draw in independent_rows.items():
-            yield Cell(f"kernel_test, {method}", scenario, 0.05, "level", partial(tested, test, draw), 200)
+            number = 200 if "40 classes" in scenario else 400
+            yield Cell(f"kernel_test, {method}", scenario, 0.05, "level", partial(tested, test, draw), number)
     signed = partial(debiased_ece, signed=True, strategy="uniform")
     for scenario in ("two classes, 1,000 rows", "4 classes, 600 rows", "40 classes, 1,000 rows"):
         draw = CALIBRATED[scenario]

@@ -408,8 +408,9 @@ def _thinned(data: LabelledPredictions, size: int = ROWS_AT_HAND // 2) -> Labell
     """Return a stratified sample of about ``size`` rows, in their order; every class keeps its total weight.
 
     Systematic sampling: each class is cut into parts of equal weight, and one random row is drawn from each part. The seed
-    is a checksum of the rows, so equal rows give equal samples. Every class keeps at least one row; rare classes are
-    over-sampled, with smaller weights. Costs O(nK) to read the rows and O(n + K) otherwise.
+    is a checksum of the labels: equal rows give equal samples, and so do scores that differ in the last digit, as those of
+    one class against the rest do between processors. Every class keeps at least one row; rare classes are over-sampled, with
+    smaller weights. Costs O(n + K).
     """
     n_classes = data.n_classes
     weights = np.ones(data.n_rows) if data.weights is None else data.weights
@@ -417,7 +418,7 @@ def _thinned(data: LabelledPredictions, size: int = ROWS_AT_HAND // 2) -> Labell
     totals, counts = data.class_weights, np.bincount(data.labels, minlength=n_classes)
     sizes = np.maximum(size * totals / totals.sum(), max(1, size // (4 * n_classes))).astype(np.intp)
     sizes = np.minimum(sizes, counts)
-    generator = np.random.default_rng(crc32(data.predictions.scores.tobytes()))
+    generator = np.random.default_rng(crc32(data.labels.astype("<i8").tobytes()))
     order = np.argsort(data.labels, kind="stable")
     chosen: list[NDArray[np.intp]] = []
     for own, n_chosen in zip(np.split(order, np.cumsum(counts)[:-1]), sizes, strict=True):

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from calibrant.batches import BatchSummary, Summary, batch_summary, partial_fit
 from calibrant.errors import LabelError, MissingClassWarning, NoGraphError, ParameterError, PredictionError
 from calibrant.fit_cost import FitCost, announce_cost
-from calibrant.graph import Event, MapGraph, TracedPredictions
+from calibrant.graph import Event, MapGraph, TracedPredictions, Value
 from calibrant.graph.apply import mapped
 from calibrant.graph.trace import Opaque, Trace
 from calibrant.labelled_predictions import LabelledPredictions
@@ -379,24 +379,29 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         columns = self.present_columns_
         if columns is None:
             return self._mapped(given)
-        absent = np.setdiff1d(np.arange(given.n_classes), columns)
-        # An absent class, or all others, may be the true one where the classifier assigns zero.
-        unseen, least = self._floors_of_absent(len(absent))
-        as_given = given.with_floor(unseen).without_zeros().probabilities
-        share = as_given.columns(columns).row("sum")
-        seen = self._mapped(given.restricted_to(columns)).probabilities * share
+        as_given = self._as_given(given)
+        absent = np.delete(np.arange(given.n_classes), columns)
+        seen = self._mapped(given.restricted_to(columns)).probabilities * as_given.columns(columns).row("sum")
         places = np.argsort(np.concatenate([columns, absent]))
-        together = seen.joined(as_given.columns(absent), columns=places)
         # Products of small probabilities may underflow in the float type.
-        together = together.narrowed()
+        together = seen.joined(as_given.columns(absent), columns=places).narrowed()
+        least = self.floor_ if self._n_seen is None else SMALLEST
         return given.with_probabilities(together).with_floor(least).without_zeros().with_floor(self.floor_)
 
-    def _floors_of_absent(self, n_absent: int) -> tuple[float, float]:
-        """Return the floors of probabilities of absent classes and of all classes."""
-        n_rows = vars(self).get("memory_", {}).get("rows", self.total_weight_)
-        if n_rows is None:  # a file of an earlier version
-            return self.floor_, self.floor_
-        return min(self.floor_, 1 / ((n_rows + 2) * n_absent)), SMALLEST
+    @property
+    def _n_seen(self) -> Any:  # total weight of the rows so far; None in files of an earlier version
+        return vars(self).get("memory_", {}).get("rows", self.total_weight_)
+
+    def _as_given(self, given: TracedPredictions) -> Value:
+        """Return probabilities with zeros raised to the floor, those of absent classes to 1 / (n + 2) together."""
+        columns = self.present_columns_
+        if columns is None or given.space is Space.LOGITS or self._n_seen is None:
+            return given.without_zeros().probabilities
+        unseen = min(self.floor_, 1 / ((self._n_seen + 2) * (given.n_classes - len(columns))))
+        floors = np.full(given.n_classes, unseen)
+        floors[columns] = self.floor_
+        raised = given.probabilities.clip(floors)  # rows without zeros are then divided by exactly 1
+        return raised / ((raised - given.probabilities).row("sum") + 1.0)
 
     def _mapped(self, given: TracedPredictions) -> TracedPredictions:
         """Return the map of the classes that have rows; while there is one such class, the identity without zeros."""
@@ -415,9 +420,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     def _compiled(self, space: Space) -> "_Compiled":
         """Return the graphs of the fitted map for a space; compiled on first use."""
-        state = _STATES.get(self)
-        if state is None:
-            state = _STATES[self] = _State()
+        state = _STATES.get(self) or _STATES.setdefault(self, _State())
         compiled = state.graphs.get(space)
         if compiled is None or not compiled.is_current():
             state.graphs[space] = compiled = _Compiled(self, space)
@@ -426,8 +429,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     @property
     def _version(self) -> int:
         """Number of the fitted state, which changes with every assignment to a fitted attribute."""
-        state = _STATES.get(self)
-        return 0 if state is None else state.version
+        return _STATES[self].version if self in _STATES else 0
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute; fitted arrays become read-only, because the graph would not follow a change in place."""

@@ -284,6 +284,23 @@ def test_small_weights_do_not_make_the_rows_fewer_in_batches():
     assert_allclose(parts[0], parts[1], atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::calibrant.errors.MissingClassWarning")
+def test_the_last_digit_of_a_score_does_not_choose_the_sample_of_a_late_class():
+    """Rows of one class are thinned until another comes; probabilities one rounding apart give the same rows."""
+    generator = np.random.default_rng(4)
+    X = generator.dirichlet(np.ones(3), 3000)
+    y = (X.cumsum(axis=1) < generator.random((3000, 1))).sum(axis=1)
+    y[:2000][y[:2000] == 2] = 0
+
+    def streamed(X):
+        calibrator = PlattScaling()
+        for rows in np.split(np.arange(3000), 10):
+            calibrator.partial_fit(X[rows], y[rows])
+        return calibrator.predict_proba(X[:100])
+
+    assert_allclose(streamed(np.nextafter(X, 1)), streamed(X), rtol=0, atol=1e-9)
+
+
 def test_strengths_found_on_the_first_rows_are_worth_as_many_rows_later():
     X, y = class_rows(6000)
     part = DirichletCalibration().partial_fit(X[:1500], y[:1500])

@@ -98,12 +98,12 @@ def test_the_other_classes_are_calibrated_as_if_alone(name):
 
 @every_method
 def test_rows_that_give_everything_to_an_absent_class(name):
-    """What is left for the others is nothing, which must not become 0/0."""
+    """What is left for the others is nothing, which must not become 0/0. The automatic choice limits absent classes."""
     X, y = rows_without(ABSENT)
     certain = np.eye(4)[[ABSENT, 0]]
     calibrator = fit_without_warning(name, np.vstack([X, certain]), np.append(y, [0, 1]))
     assert_on_simplex(calibrator.predict_proba(certain), certain.shape)
-    assert calibrator.predict_proba(certain)[0, ABSENT] > 0.5
+    assert calibrator.predict_proba(certain)[0, ABSENT] > (0.1 if name == "auto" else 0.5)
 
 
 @every_method_with_classes_apart
@@ -145,6 +145,24 @@ def test_the_seen_classes_divide_what_absent_ones_leave(name):
     share = 1 / (len(y) + 2)
     np.testing.assert_allclose(calibrated[:, 4:], share / 12, rtol=0.01)
     np.testing.assert_allclose(calibrated[:, :4], alone * (1 - share), rtol=0, atol=REFITTED)
+
+
+@every_method_with_classes_apart
+def test_the_seen_classes_keep_the_floor_where_the_classifier_gives_them_zero(name):
+    """Rows of 1 for an absent class: with floor f, the three others have 3 f / (1 + 3 f), not 1 / (n + 2) each."""
+    X, y = (array.copy() for array in rows_without(ABSENT))
+    X = np.maximum(np.round(10 * X), 0) + np.eye(4)[X.argmax(axis=1)]
+    X /= X.sum(axis=1, keepdims=True)
+    X[::7] = np.eye(4)[ABSENT]
+    calibrator = fit_without_warning(name, X, y)
+    certain, without = np.eye(4)[[ABSENT]], np.array([[0.5, 0.5, 0.0, 0.0]])
+    floor, unseen = calibrator.floor_, 1 / (len(y) + 2)
+    assert floor > 5 * unseen
+    seen = 1 - calibrator.predict_proba(certain)[0, ABSENT]
+    assert seen == pytest.approx(3 * floor / (1 + 3 * floor), rel=1e-9)
+    # A seen class at zero counts as the floor, the absent one as Laplace's estimate.
+    expected = unseen / (1 + floor + unseen)
+    assert calibrator.predict_proba(without)[0, ABSENT] == pytest.approx(expected, rel=1e-9)
 
 
 def test_shared_components_of_a_pool_cover_absent_classes():

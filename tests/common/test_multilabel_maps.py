@@ -148,8 +148,12 @@ def test_files_and_pickles_give_the_same_probabilities(name, tmp_path):
     ],
 )
 def test_the_own_loss_is_never_above_that_of_the_identity(name):
-    """For separate maps of each label, for the shared map of all labels together."""
+    """For separate maps of each label, for the shared map of all labels together.
+
+    Exact zeros, which some methods replace and the identity keeps, are left to the tests of single maps.
+    """
     p, y, _ = rows()
+    p = np.clip(p, 1 / 64, 63 / 64)
     labels = unfitted(name).fit(p, y)
     before, after, known = [], [], []
     for label, calibrator in enumerate(labels.calibrators_):

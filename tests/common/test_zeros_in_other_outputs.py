@@ -52,3 +52,28 @@ def test_estimated_shares_take_a_zero_as_the_floor():
     target = np.vstack([rows.probabilities[:50], CERTAIN])
     with_floor = Predictions.from_probabilities(target, floor=fitted.floor_)
     np.testing.assert_array_equal(fitted.estimate(target).prior, fitted.estimate(with_floor).prior)
+
+
+def coarse_rows_without_class_2():
+    """Multiples of about a tenth, whose zeros have a floor far above 1 / (n + 2)."""
+    X, y = problem(4)
+    X, y = X[y != 2], y[y != 2]
+    X = np.round(10 * X) + np.eye(4)[X.argmax(axis=1)]
+    return X / X.sum(axis=1, keepdims=True), y
+
+
+@pytest.mark.parametrize("name", ["intervals of platt", "intervals of dirichlet", "intervals of venn-abers"])
+@pytest.mark.filterwarnings("ignore::calibrant.errors.MissingClassWarning")
+def test_the_interval_of_an_absent_class_is_its_prediction(name):
+    X, y = coarse_rows_without_class_2()
+    fitted = OUTPUTS[name][0].fit(X, y)
+    lower, upper = fitted.predict_interval(X)
+    np.testing.assert_allclose(lower[:, 2], fitted.predict_proba(X)[:, 2], rtol=1e-12)
+    np.testing.assert_array_equal(lower[:, 2], upper[:, 2])
+
+
+@pytest.mark.filterwarnings("ignore::calibrant.errors.MissingClassWarning")
+def test_the_separate_probability_of_an_absent_class_is_its_prediction():
+    X, y = coarse_rows_without_class_2()
+    fitted = OneVsRest(PlattScaling()).fit(X, y)
+    np.testing.assert_allclose(fitted.class_probabilities(X)[:, 2], fitted.predict_proba(X)[:, 2], rtol=1e-12)

@@ -100,6 +100,25 @@ def test_unlikely_outcomes_leave_no_interval_unless_they_are_observed():
     assert loss_difference(wrong, first, second).note is None
 
 
+@pytest.mark.parametrize("scale", [1e-60, 1e-200, 1e60])
+def test_the_unit_of_weights_is_arbitrary(scale):
+    y = np.tile([0, 0, 1, 1], 10)
+    p = np.full((40, 3), 1 / 3)
+    q = p + np.array([0.1, 0.0, -0.1])
+    weighted = loss_difference(y, p, q, loss="brier", sample_weight=np.full(40, scale))
+    plain = loss_difference(y, p, q, loss="brier")
+    assert (weighted.low, weighted.high) == pytest.approx((plain.low, plain.high))
+
+
+def test_tiny_differences_of_a_row_do_not_underflow():
+    y = np.tile([0, 0, 1, 1], 10)
+    p = np.full((40, 3), 1e-110)
+    p[np.arange(40), y] = 1 - 2e-110
+    q = p.copy()
+    q[::2, 2] *= 1.5
+    assert loss_difference(y, p, q, loss="brier").note is None
+
+
 @given(seed=st.integers(0, 30), n_groups=st.integers(2, 9), weighted=st.booleans())
 def test_the_clustered_error_equals_a_loop(seed, n_groups, weighted):
     y, first, second, weights = problem(30, seed=seed)

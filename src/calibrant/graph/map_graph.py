@@ -462,6 +462,9 @@ class Program:
 
 
 def _check_out(out: Any, shape: tuple[int, int], kind: np.dtype[Any], scores: FloatArray) -> None:
+    fits_in = isinstance(out, np.ndarray) and out.shape == shape and out.dtype == kind and out.flags.writeable
+    if fits_in and not np.may_share_memory(out, scores):
+        return  # before a message is made, which takes longer than a map of few rows
     wanted = f"out must be a writeable array of shape {shape} and type {kind}"
     if not isinstance(out, np.ndarray):
         raise ParameterError(f"{wanted}, not {type(out).__name__}; pass np.empty({shape}, np.{kind}).")
@@ -469,8 +472,7 @@ def _check_out(out: Any, shape: tuple[int, int], kind: np.dtype[Any], scores: Fl
         raise ParameterError(f"{wanted}, not of shape {out.shape} and type {out.dtype}.")
     if not out.flags.writeable:
         raise ParameterError(f"{wanted}, but is read-only; pass np.empty({shape}, np.{kind}).")
-    if np.may_share_memory(out, scores):
-        raise ParameterError("out must not overlap with the predictions; pass another array.")
+    raise ParameterError("out must not overlap with the predictions; pass another array.")
 
 
 def _needed(graph: "MapGraph") -> list[int]:

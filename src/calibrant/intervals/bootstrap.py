@@ -39,6 +39,7 @@ from calibrant.metrics.declaration import (
     traits_of,
 )
 from calibrant.metrics.row_losses import prepared_losses
+from calibrant.numerics.cluster_variance import effective_number
 from calibrant.numerics.row_resampling import RowResampling
 from calibrant.options import check_flag
 
@@ -118,10 +119,10 @@ def bootstrap(
     all, use a test of calibration. Means over rows and unbiased metrics, such as
     ``lp_calibration_error`` and ``kernel_calibration_error``, have intervals too.
 
-    **Few units.** With groups, and with rare events, the distances of both ends from the median of the resamples are multiplied
-    by :math:`\sqrt{u / (u - 1)}\, t_{u - 1} / z` for u effective groups, or events :cite:`hesterberg2015`. There is no interval
-    for fewer than five effective groups or events, and where predictions expect effectively fewer than five of the less
-    probable outcomes: the size of losses that did not occur is unknown.
+    **Few units.** With groups, weights or rare events, the distances of both ends from the median of the resamples are multiplied
+    by :math:`\sqrt{u / (u - 1)}\, t_{u - 1} / z` for u effective groups, rows or events :cite:`hesterberg2015`. There is no
+    interval for fewer than five of them, and where predictions expect effectively fewer than five of the less probable
+    outcomes: the size of losses that did not occur is unknown.
 
     **Metrics with weights that are not counts** (bias-corrected ones) treat a row that was drawn twice as one
     observation of double importance, so pairs of a row with itself do not bring back the bias.
@@ -317,12 +318,21 @@ def _corrected(
         nothing = float("nan")
         note = f"no interval, since {reason}"
         return replace(found, low=nothing, high=nothing, probability_second_better=None, note=note)
-    n_units = min(
-        effective_groups(groups, samples[0].weights) if groups is not None else np.inf,
-        rare_rows(samples[0]) or np.inf,
-    )
+    n_units = min(_effective_units(samples[0], groups), float(rare_rows(samples[0]) or np.inf))
     low, high = expanded((found.low, found.high), centre, n_units, options.level)
     return replace(found, low=low, high=high)
+
+
+def _effective_units(data: LabelledPredictions, groups: IntArray | None) -> float:
+    """Return the effective number of groups, or of rows of unequal weights; infinite for rows of equal weights."""
+    if groups is not None:
+        return effective_groups(groups, data.weights)
+    number = np.inf if data.weights is None else effective_number(data.weights)
+    return number if number < NEARLY_EQUAL * data.n_rows else np.inf
+
+
+# Share of the rows above which their effective number is not worth a correction.
+NEARLY_EQUAL = 0.9
 
 
 def _of_biased(
@@ -356,7 +366,7 @@ def _why_none(
 ) -> str | None:
     """Return why no interval of resamples keeps its level; None if one does."""
     data = samples[0]
-    reason = None if groups is None else few_groups(effective_groups(groups, data.weights))
+    reason = few_groups(_effective_units(data, groups), "row" if groups is None else "group")
     reason = reason or few_rows_of_a_class(data)
     if reason is None and is_declared(metric):
         losses = prepared_losses(samples[-1].predictions, "brier")

@@ -115,7 +115,10 @@ def _effective_outcomes(data: LabelledPredictions, predictions: Predictions, val
     )
     values[(p == 0) | ~np.isfinite(values)] = 0.0
     deviations = values - np.einsum("ik,ik->i", p, values)[:, np.newaxis]
-    w = np.ones(len(rows)) if data.weights is None else data.weights[rows]
+    w = np.ones(len(rows)) if data.weights is None else data.weights[rows] / data.weights.max()
     variance = float(w**2 @ np.einsum("ik,ik->i", p, deviations**2))
     third = float(w**3 @ np.einsum("ik,ik->i", p, deviations**3))
-    return step * variance**3 / third**2 if third != 0 else np.inf
+    if variance == 0 or third == 0:
+        return np.inf
+    with np.errstate(over="ignore"):  # a ratio that overflows belongs to many outcomes
+        return float(step * variance * np.square(np.float64(variance) / third))

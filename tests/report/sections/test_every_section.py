@@ -70,7 +70,7 @@ def confidence_section(monkeypatch):
 
 def test_a_section_measures_its_own_numbers_and_files_keep_them(confidence_section):
     found = assess(Y, P, methods=[])
-    assert found.further == {"confidence": Mean(P.max(axis=1).mean())}
+    assert found.further["confidence"] == Mean(P.max(axis=1).mean())
     names = [section.__name__ for section in sections.sections()]
     assert names.index("confidence_section") == names.index("scores_section") + 1
     read = Assessment.from_json(found.to_json())

@@ -13,6 +13,7 @@ from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import AgainstRest, EventScores
 from calibrant.errors import ParameterError
 from calibrant.graph import Event, Value
+from calibrant.graph.apply import evaluated
 from calibrant.graph.curves import Piecewise
 from calibrant.numerics.curves import StepFunctions
 from calibrant.numerics.folds import content_seed, folds_by_content
@@ -150,7 +151,7 @@ class VennAbersCalibration(BinaryMethod):
         columns = self.present_columns_
         if columns is None:
             return self._intervals(predictions)
-        as_given = predictions.without_zeros().probabilities
+        as_given = evaluated(self._as_given, predictions)
         lower, upper = as_given.copy(), as_given.copy()
         share = lower[:, columns].sum(axis=1, keepdims=True)
         for ends, given_seen in zip(

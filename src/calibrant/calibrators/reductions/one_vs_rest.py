@@ -120,9 +120,8 @@ class OneVsRest(Calibrator):
         if columns is None:
             return self._separate(given)
         absent = np.setdiff1d(np.arange(given.n_classes), columns)
-        as_given = given.without_zeros().probabilities.columns(absent)
         return self._separate(given.restricted_to(columns)).joined(
-            as_given, columns=np.argsort(np.concatenate([columns, absent]))
+            self._as_given(given).columns(absent), columns=np.argsort(np.concatenate([columns, absent]))
         )
 
     @property

@@ -344,12 +344,14 @@ def test_hard_cases_give_finite_probabilities(case):
 
 
 @pytest.mark.filterwarnings("ignore:no calibration row has class 2")
-def test_a_class_without_rows_has_the_mean_of_what_the_components_give_it():
+def test_a_class_without_rows_has_the_mean_of_what_the_components_give_it_times_its_factor():
     X, y = sample("mixed", 200)
     rows = y != 2
     fitted = AutoCalibration().fit(X.take(rows), y[rows])
-    components = [calibrator.predict_proba(X)[:, 2] for calibrator in fitted.calibrators_]
-    np.testing.assert_allclose(fitted.predict_proba(X)[:, 2], fitted.weights_ @ components, rtol=1e-6)
+    components = [calibrator.predict_proba(X) for calibrator in fitted.calibrators_]
+    scaled = np.tensordot(fitted.weights_, components, 1) * fitted.absent_factors_
+    assert fitted.absent_factors_[2] < 1
+    np.testing.assert_allclose(fitted.predict_proba(X), scaled / scaled.sum(axis=1, keepdims=True), rtol=1e-6)
 
 
 def test_weights_of_zero_leave_rows_and_their_groups_out():

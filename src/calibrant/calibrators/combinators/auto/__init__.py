@@ -11,6 +11,7 @@ from scipy.special import expit
 
 from calibrant.arrays import Matrix, Vector
 from calibrant.calibrator import Calibrator, Traits
+from calibrant.calibrators.combinators.auto.absent import factor_of_absent, largest_share_of_absent
 from calibrant.calibrators.combinators.auto.folds import (
     TRIAL_ROWS,
     merged_duplicates,
@@ -301,6 +302,9 @@ class AutoCalibration(Calibrator):
         The fitted components, for the classes in the calibration set.
     weights_ : ndarray
         Their weights.
+    absent_factors_ : ndarray of shape (K,) or None
+        Factors of the probabilities of classes without calibration rows, where the pool gives these more than a 95 % bound on
+        their share, see the notes; None otherwise.
     decision_ : dict of columns
         A table of all candidates: ``candidate``, ``weight``, ``loss`` (mean held-out log-loss), ``gain`` (reduction
         of the log-loss compared with the uncalibrated predictions), ``standard_error`` (of the gain, over rows),
@@ -318,6 +322,9 @@ class AutoCalibration(Calibrator):
     :math:`1 / (1 + e^{G - 1.5})` for a total held-out gain of G nats: 82 % without any gain, 3 % for a gain of five nats. The
     identity alone is kept if the pool is worse on the calibration set itself. The confidence interval in ``explanation_``
     tells whether the gain is significant.
+
+    Classes without calibration rows have together at most a 95 % bound on the estimate of Good and Turing :cite:`good1953`, the
+    share of classes that were observed once, on average over the calibration set. ``preserve_accuracy`` has no such bound.
 
     Beyond 20,000 rows and 300,000 numbers, candidates are compared on a sample and the selected ones are fitted to all
     rows.
@@ -344,6 +351,8 @@ class AutoCalibration(Calibrator):
     """
 
     structure: ClassVar[tuple[str, ...]] = ("preserve_accuracy",)
+
+    absent_factors_: Vector | None
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"auto": {}}
 
     def __init__(
@@ -442,13 +451,17 @@ class AutoCalibration(Calibrator):
         pool = pooled(trials, self.negligible) if self.choice == "pool" else single(trials)
         gain = Gain.of(pool.losses, trials)
         weights, candidates = pool.weights, [trial.candidate for trial in trials.evaluated]
+        self.absent_factors_ = None
         self._set_parts(candidates, weights, fit)
+        if weights[0] < 1 and not self._setting("preserve_accuracy"):
+            self._limit_absent(sample, data.class_weights)
         gain = gain.of_fit(sample.row_losses("log", self._transform(sample.predictions)), trials)
         rejected = ""
         if is_worse_than_identity(data, self._transform):
             rejected = "the selection is worse on the complete calibration set"
             weights = np.eye(len(weights))[0]
             self._set_parts(candidates, weights, fit)
+            self.absent_factors_ = None
         self.decision_ = decision_table(trials, weights)
         self.explanation_ = in_words(
             self.decision_,
@@ -459,6 +472,16 @@ class AutoCalibration(Calibrator):
             self._measured(data.first.predictions if isinstance(data, RowSource) else data.predictions),
         )
 
+    def _limit_absent(self, sample: LabelledPredictions, class_weights: Vector) -> None:
+        """Limit the mean probability of classes without calibration rows to what the rows allow."""
+        absent = class_weights == 0
+        if not absent.any():
+            return
+        masses = self._transform(sample.predictions).probabilities[:, absent].sum(axis=1, dtype=np.float64)
+        factor = factor_of_absent(masses, sample.weights, largest_share_of_absent(class_weights))
+        if factor < 1:
+            self.absent_factors_ = np.where(absent, factor, 1.0)
+
     def _measured(self, predictions: Predictions) -> str:
         """Return how the losses differ from those of the given probabilities; empty if they do not."""
         if predictions.space is Space.LOGITS or predictions.scores.all():
@@ -466,6 +489,17 @@ class AutoCalibration(Calibrator):
         return f"with zeros raised to {predictions.floor:.2g}"
 
     def _traced(self, given: TracedPredictions) -> TracedPredictions:
+        pool = self._pool(given)
+        factors = vars(self).get("absent_factors_")  # not in files of earlier versions
+        if factors is None:
+            return pool
+        scaled = pool.probabilities.affine(factors)
+        return (
+            given.with_probabilities((scaled / scaled.row("sum")).narrowed()).with_floor(TINY).without_zeros()
+        )
+
+    def _pool(self, given: TracedPredictions) -> TracedPredictions:
+        """Return the weighted average of the components."""
         if len(self.calibrators_) == 1:
             only: TracedPredictions = self.calibrators_[0]._trace(given)
             return (only if only.floor is not None else only.with_floor(TINY)).without_zeros()

@@ -31,6 +31,7 @@ from calibrant.calibrators.scaling.ensemble_temperature import EnsembleTemperatu
 from calibrant.errors import ParameterError
 from calibrant.fit_cost import FitPart, JointCost
 from calibrant.graph import TracedPredictions
+from calibrant.graph.apply import evaluated
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import gathered, held_back
 from calibrant.numerics.row_blocks import in_threads
@@ -446,7 +447,7 @@ class WithIntervals(Calibrator):
         columns = self.present_columns_
         if columns is None:
             return list(compute(predictions))
-        given = predictions.without_zeros().probabilities.astype(np.float64)
+        given = evaluated(self._as_given, predictions).astype(np.float64)
         share = given[:, columns].sum(axis=1, keepdims=True)
         results: list[NDArray[np.floating]] = []
         for seen in compute(predictions.restricted_to(columns)):

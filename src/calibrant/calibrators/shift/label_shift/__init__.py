@@ -28,6 +28,7 @@ from calibrant.calibrators.shift.label_shift.estimators import (
 from calibrant.calibrators.shift.prior_shift import reweighted
 from calibrant.errors import CalibrationWarning, ParameterError, WeightError
 from calibrant.graph import TracedPredictions
+from calibrant.graph.apply import evaluated
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import held_back, warn_user
 from calibrant.options import (
@@ -328,7 +329,7 @@ class LabelShift(Calibrator):
         if columns is None:
             return self._estimated(target, level, self.classes_)
         # Classes that nobody has seen keep what the classifier gives them.
-        whole = np.average(target.predictions.without_zeros().probabilities, axis=0, weights=target.weights)
+        whole = np.average(evaluated(self._as_given, target.predictions), axis=0, weights=target.weights)
         known = self._estimated(target.restricted_to(columns), level, self.classes_[columns])
         absent = np.setdiff1d(np.arange(len(whole)), columns)
 
