@@ -1,5 +1,6 @@
-"""The study of the limits of Valk's methods (2022): its recipe and its tasks."""
+"""The study of the limits of Valk's methods (2022): its recipe, its tasks, and what the guide says of the results."""
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -34,3 +35,13 @@ def test_tasks_of_any_number_of_classes(n_classes, concentration):
     truth = task.true_probabilities(rows.predictions)
     np.testing.assert_allclose(truth.sum(axis=1), 1)
     assert np.abs(truth - rows.predictions.probabilities).max() > 0.1
+
+
+def test_results_have_every_unit_of_the_recipe():
+    with (FOLDER / "results" / "results.csv").open(newline="") as file:
+        found = [line for line in csv.DictReader(file) if line["status"] == "done"]
+    assert len(found) == len(plan(read_recipe(FOLDER), FOLDER).units)
+    excess = {(line["data"], line["calibrator"]): float(line["excess log-loss"]) for line in found}
+    # What the guide says: neighbours help with three classes; with thirty they do more harm than no calibration.
+    assert excess["3 classes", "KNN"] < excess["3 classes", "VS"]
+    assert excess["30 classes", "KNN"] > excess["30 classes", "uncal"]
