@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Tests start many processes; without stored bytecode each of them compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test lint test-slow test-spark explore test-minimum test-newest bench docs clean
+.PHONY: install demo test pages lint test-slow test-spark explore test-minimum test-newest bench docs clean
 
 install: $(VENV)/.installed
 
@@ -28,6 +28,12 @@ $(VENV)/.installed-demo: pyproject.toml constraints/tested.txt
 
 test: install
 	$(BIN)/python -m pytest -n 2
+
+# Exports of metrics/ and plots/, from __all__ of their files.
+pages: install
+	$(BIN)/python tests/pages.py
+	$(BIN)/ruff check --quiet --fix src
+	$(BIN)/ruff format --quiet src
 
 lint: install
 	$(BIN)/ruff check .

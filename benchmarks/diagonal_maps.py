@@ -50,7 +50,10 @@ def main() -> None:
         calibration, calibration_labels, test, test_labels = halves(name)
         data = LabelledPredictions.parse(calibration, calibration_labels)
         unseen = LabelledPredictions.parse(test, test_labels)
-        held_out = choose_by_folds(data, arguments.maps, fitted, n_folds=arguments.folds).losses
+        held_out = [
+            choose_by_folds(data, [map_name], fitted, n_folds=arguments.folds).losses[0]
+            for map_name in arguments.maps
+        ]
         print(
             f"\n{name}: {data.n_rows:,} calibration and {unseen.n_rows:,} test rows, {data.n_classes} classes"
         )

@@ -36,7 +36,7 @@ OPTIMA = "several optima"
 NOT_COUNTED = (HOPELESS, OPTIMA)
 
 # Logits in which a true class has a probability below exp(-745), which no float holds: a row alone decides the loss of a
-# search, and which parameters are best depends on rounding (docs/robustness.md, "What does not hold").
+# search, and which parameters are best depends on rounding (docs/robustness.md, "Known exceptions").
 LEAST_LOG_PROBABILITY = -745.0
 SEARCHES = ("auto", "dirichlet", "matrix")
 

@@ -2,13 +2,16 @@
 
 Usage::
 
-    python benchmarks/questions.py [multilabel] [subgroups] [multicalibration] [thresholds] [exact] [--data FOLDER]
+    python benchmarks/questions.py [multilabel] [subgroups] [multicalibration] [thresholds] [exact] [mcgrad] [--data FOLDER]
 
-Without a name, all parts run. The real task of ``multilabel`` needs the folder ``cifar_other`` of the data.
+Without a name, all parts run but ``mcgrad``, which needs the package of that name: ``pip install mcgrad``. The real tasks of
+``multilabel`` and ``mcgrad`` need the folders ``cifar_other`` and ``uci`` of the data.
 """
 
 import argparse
+import logging
 import os
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +19,9 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit, softmax
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from calibrant import MultilabelCalibration
 from calibrant.hypothesis_tests import calibration_belt, discrete_score_test, subgroup_calibration
@@ -173,6 +179,88 @@ def multicalibration(n_runs: int) -> None:
         )
 
 
+def made_sites(seed: int, n_fit: int, factor: float) -> tuple[Any, Any, dict[str, Any], int]:
+    """Return predictions, outcomes, side columns and the number of rows to fit; one of eight sites may be wrong."""
+    generator = np.random.default_rng(seed)
+    n_rows = n_fit + 20_000
+    columns = {
+        "site": generator.integers(0, 8, n_rows).astype(str),
+        "sex": generator.integers(0, 2, n_rows).astype(str),
+        "age": generator.normal(50, 15, n_rows),
+    }
+    p = generator.beta(1, 3, n_rows)
+    true = np.where(columns["site"] == "3", factor * p, p)
+    return p, (generator.random(n_rows) < true).astype(int), columns, n_fit
+
+
+EVENTS = {"abalone": [0], "landsat-satellite": [3], "letter": [0, 4, 8, 14, 20], "waveform-5000": [0]}
+"""Classes of data sets that make the event; of the letters, the vowels."""
+
+
+def of_a_data_set(folder: Path, name: str, seed: int) -> tuple[Any, Any, dict[str, Any], int]:
+    """Return the same for a logistic regression trained on a third of the rows, with all features as side columns."""
+    with np.load(folder / "uci" / f"{name}.npz", allow_pickle=False) as file:
+        X, y = file["X"], np.isin(file["y"], EVENTS[name]).astype(int)
+    order = np.random.default_rng(seed).permutation(len(y))
+    train, others = np.split(order, [len(y) // 3])
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(X[train], y[train])
+    p = np.clip(model.predict_proba(X[others])[:, 1], 1e-6, 1 - 1e-6)
+    return p, y[others], {f"x{j}": column for j, column in enumerate(X[others].T)}, len(others) // 2
+
+
+def mcgrad(folder: Path | None, n_runs: int) -> None:
+    """Print log-loss, errors of segments and time on held-out rows, for Multicalibration and for the package mcgrad."""
+    import pandas as pd
+    from mcgrad.methods import MCGrad
+
+    logging.getLogger("mcgrad").setLevel(logging.ERROR)
+
+    def by_mcgrad(p: Any, y: Any, columns: dict[str, Any], train: slice, test: slice) -> Any:
+        frame = pd.DataFrame({**columns, "prediction": p, "label": y})
+        words = [name for name, values in columns.items() if values.dtype.kind == "U"]
+        roles: dict[str, Any] = {
+            "categorical_feature_column_names": words,
+            "numerical_feature_column_names": [name for name in columns if name not in words],
+        }
+        fitted = MCGrad().fit(frame[train], "prediction", "label", **roles)
+        return fitted.predict(frame[test], "prediction", **roles)
+
+    def by_calibrant(p: Any, y: Any, columns: dict[str, Any], train: slice, test: slice) -> Any:
+        fitted = Multicalibration().fit(p[train], y[train], {k: v[train] for k, v in columns.items()})
+        return fitted.predict_proba(p[test], {k: v[test] for k, v in columns.items()})[:, 1]
+
+    tasks: dict[str, Any] = {
+        "6000 rows, one site of eight too high by half": lambda seed: made_sites(seed, 6000, 0.5),
+        "6000 rows, no error": lambda seed: made_sites(seed, 6000, 1.0),
+    }
+    for name in EVENTS if folder is not None else ():
+        tasks[f"{name}, logistic regression"] = lambda seed, name=name: of_a_data_set(folder, name, seed)
+    methods = {"before": None, "Multicalibration": by_calibrant, "MCGrad": by_mcgrad}
+    print(f"\nMulticalibration and the package mcgrad, held-out rows, means of {n_runs} runs:")
+    for title, task in tasks.items():
+        rows: dict[str, list[list[float]]] = {name: [] for name in methods}
+        for seed in range(n_runs):
+            p, y, columns, n_fit = task(seed)
+            train, test = slice(0, n_fit), slice(n_fit, None)
+            side = {name: values[test] for name, values in columns.items()}
+            for name, method in methods.items():
+                started = time.process_time()
+                q = p[test] if method is None else method(p, y, columns, train, test)
+                seconds = time.process_time() - started
+                found = subgroup_calibration(y[test], q, side, kind="positive", n_resamples=400)
+                largest = float(np.max(np.abs(found.difference)))
+                rows[name].append(
+                    [log_loss(y[test], np.clip(q, 1e-6, 1 - 1e-6)), largest, len(found.rejected), seconds]
+                )
+        print(f"  {title}")
+        for name, values in rows.items():
+            mean = np.mean(values, axis=0)
+            print(
+                f"    {name:17} log-loss {mean[0]:.4f}, largest error of a segment {mean[1]:.3f}, "
+                f"{mean[2]:.1f} of {len(found.segment)} segments rejected, {mean[3]:.2f} s CPU"
+            )
+
+
 # Thresholds
 
 
@@ -245,8 +333,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = ("multilabel", "subgroups", "multicalibration", "thresholds", "exact")
-    parser.add_argument("parts", nargs="*", help=f"any of {', '.join(names)}; all by default")
+    names = ("multilabel", "subgroups", "multicalibration", "thresholds", "exact", "mcgrad")
+    parser.add_argument("parts", nargs="*", help=f"any of {', '.join(names)}; by default all but mcgrad")
     parser.add_argument("--data", type=Path, default=os.environ.get("CALIBRANT_DATA"))
     parser.add_argument("--runs", type=int, default=400, help="simulated data sets")
     arguments = parser.parse_args()
@@ -254,9 +342,10 @@ def main() -> None:
     if unknown:
         parser.error(f"there is no part {min(unknown)!r}")
     warnings.simplefilter("ignore")
-    chosen = arguments.parts or names
+    chosen = arguments.parts or names[:-1]
+    folder = None if arguments.data is None else Path(arguments.data)
     if "multilabel" in chosen:
-        multilabel(None if arguments.data is None else Path(arguments.data))
+        multilabel(folder)
     if "subgroups" in chosen:
         subgroups(arguments.runs, max(1, arguments.runs // 4))
     if "multicalibration" in chosen:
@@ -265,6 +354,8 @@ def main() -> None:
         thresholds(10 * arguments.runs)
     if "exact" in chosen:
         exact(arguments.runs)
+    if "mcgrad" in chosen:
+        mcgrad(folder, max(1, arguments.runs // 40))
 
 
 if __name__ == "__main__":

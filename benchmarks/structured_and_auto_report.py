@@ -302,3 +302,72 @@ def print_pair(found: Found, keys: list[TaskKey], first: str, second: str) -> No
         "mean difference / larger loss",
     ]
     print_table(f"`{first}` against `{second}`, log-loss", [*header, "sign test over sets, p"], rows)
+
+
+N_BOOTSTRAP = 2000
+
+
+def print_regimes(found: Found, keys: list[TaskKey], first: str, methods: list[str]) -> None:
+    """Print for every number of rows, and by kind, how one method compares with each other one."""
+    for rows in dict.fromkeys(key.rows for key in keys):
+        of_rows = [key for key in keys if key.rows == rows and (key.name, REFERENCE) in found]
+        for kind in ("all", *KINDS):
+            chosen = [key for key in of_rows if kind in ("all", key.kind)]
+            if chosen:
+                title = f"{'All' if rows is None else rows} rows" + ("" if kind == "all" else f", {kind}")
+                title += ", redrawn labels" if chosen[0].redrawn else ""
+                some = list(dict.fromkeys([first, *methods])) if methods else []
+                print_regime(Study.of(found, chosen, some), title, first)
+
+
+def print_regime(study: Study, title: str, first: str) -> None:
+    """Print one table of :func:`print_regimes`."""
+    own, reference = study.values(first), study.reference
+    rows = []
+    for method in study.methods:
+        loss = study.values(method)
+        done = ~np.isnan(loss) & ~np.isnan(own)
+        if not done.any():
+            continue
+        cells = [f"`{method}`", str(done.sum())]
+        if method == first:
+            cells += ["–", "–"]
+        else:
+            a, b = own[done].round(DECIMALS), loss[done].round(DECIMALS)
+            # Relative to the larger one, since losses may be zero or infinite.
+            relative = np.array([relative_difference(*pair) for pair in zip(a, b, strict=True)])
+            sets = np.unique([key.set for key in study.keys], return_inverse=True)[1][done]
+            low, high = bootstrap_over_sets(relative, sets)
+            cells += [
+                share((a < b) + 0.5 * (a == b)),
+                f"{100 * relative.mean():+.2f} % ({100 * low:+.2f} to {100 * high:+.2f})",
+            ]
+        harm = loss[done] / reference[done] - 1
+        cells += ["–", "–"] if method == REFERENCE else [share(harm > least) for least in (0.01, 0.05)]
+        rows.append([*cells, f"{np.median(study.values(method, 'fit_seconds')[done]):.3f}"])
+    header = ["method", "tasks", f"`{first}` better", "mean difference / larger loss (95 %)"]
+    n_sets = len({key.set for key in study.keys})
+    print_table(
+        f"{title}: {len(study.keys)} tasks of {n_sets} sets",
+        [*header, "> 1 % worse", "> 5 % worse", "median fit, s"],
+        rows,
+    )
+
+
+def relative_difference(first: float, second: float) -> float:
+    """Return the difference of two losses as a share of the larger one; one that is infinite is all of it."""
+    if first == second:
+        return 0.0
+    if np.isinf(first) or np.isinf(second):
+        return 1.0 if np.isinf(first) else -1.0
+    return (first - second) / max(first, second)
+
+
+def bootstrap_over_sets(values: NDArray[np.float64], sets: NDArray[np.intp]) -> tuple[float, float]:
+    """Return a 95 % interval of the mean over tasks, with sets drawn with replacement."""
+    _, codes = np.unique(sets, return_inverse=True)
+    sums, counts = np.bincount(codes, values), np.bincount(codes)
+    drawn = np.random.default_rng(0).integers(len(sums), size=(N_BOOTSTRAP, len(sums)))
+    means = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return float(low), float(high)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from baselines import BINS
+from structured_and_auto_peers import PREFIX, Peer
 from structured_and_auto_tasks import Task, TaskKey, trained
 
 from calibrant import Calibrator, registry
@@ -38,6 +39,8 @@ Record = dict[str, Any]
 
 def made(method: str) -> Calibrator:
     """Return a calibrator for ``name`` or ``name(parameter=value, ...)``, without what follows an ``@``."""
+    if method.startswith(PREFIX):
+        return Peer(method)  # type: ignore[return-value]
     name, _, rest = method.partition("@")[0].partition("(")
     if not rest:
         return registry.make(name)
@@ -163,6 +166,8 @@ def _record(
         "classes": classes,
         "test_rows": task.test.n_rows,
     }
+    if key.rows is not None and rows < key.rows:
+        return {**record, "status": SKIPPED}
     if any(rows >= n_rows and classes >= n_classes for n_rows, n_classes in too_slow):
         return {**record, "status": SKIPPED}
     try:

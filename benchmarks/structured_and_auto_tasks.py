@@ -11,8 +11,9 @@ Two kinds of *sets*, read from the folder named by ``CALIBRANT_DATA`` (see ``bas
   settings, trained on half of the rows, calibrated on a quarter and tested on the last quarter, stratified, for two
   seeds. Classifiers are trained once; their probabilities stay in the cache folder.
 
-A calibration part has at most 5,000 rows and a test part at most 25,000. Sets are numbered by name over both kinds,
-starting at one: odd ones are for choices, even ones for reports. In a script::
+A calibration part has at most 5,000 rows and a test part at most 25,000. A task may have a given number of calibration rows
+instead, a sample of these, and its labels may be redrawn from the predictions, which are then calibrated. Sets are numbered
+by name over both kinds, starting at one: odd ones are for choices, even ones for reports. In a script::
 
     from structured_and_auto_tasks import tasks
 
@@ -25,7 +26,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache as remembered
 from functools import lru_cache
 from pathlib import Path
@@ -112,9 +113,18 @@ class TaskKey:
     set: str
     seed: int
     classifier: str = ""
+    rows: int | None = None
+    redrawn: bool = False
 
     @property
     def name(self) -> str:
+        return ":".join(
+            [self.full_name, *([str(self.rows)] if self.rows else []), *["redrawn"] * self.redrawn]
+        )
+
+    @property
+    def full_name(self) -> str:
+        """Name of the task with all rows and the labels as observed."""
         return ":".join([self.set, *([self.classifier] if self.classifier else []), str(self.seed)])
 
     @property
@@ -126,7 +136,26 @@ class TaskKey:
     def load(self, cache: Path = DEFAULT_CACHE) -> Task:
         """Read the task, training the classifiers of its set if the cache does not have them yet."""
         halves = _outputs_of_classifier(self, cache) if self.classifier else _halves(self)
-        return Task(self.name, self.set, self.kind, self.seed, *halves)
+        return _changed(Task(self.name, self.set, self.kind, self.seed, *halves), self.rows, self.redrawn)
+
+
+def _changed(task: Task, n_rows: int | None, redrawn: bool) -> Task:
+    """Return the task with a sample of its calibration rows, and with labels drawn from its predictions."""
+    generator = np.random.default_rng([task.seed, n_rows or 0])
+    if n_rows is not None:
+        rows = np.sort(generator.permutation(task.calibration.n_rows)[:n_rows])
+        task = replace(
+            task, calibration=task.calibration.take(rows), calibration_labels=task.calibration_labels[rows]
+        )
+    if not redrawn:
+        return task
+
+    def drawn(predictions: Predictions) -> NDArray[np.intp]:
+        ends = predictions.probabilities.cumsum(axis=1)
+        drawn_below = generator.random((len(ends), 1)) * ends[:, -1:] > ends
+        return np.minimum(drawn_below.sum(axis=1), predictions.n_classes - 1)
+
+    return replace(task, calibration_labels=drawn(task.calibration), test_labels=drawn(task.test))
 
 
 @remembered

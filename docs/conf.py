@@ -25,6 +25,7 @@ extensions = [
     "mathml",
     "method_cards",
     "method_tables",
+    "paper_pages",
     "public_names",
 ]
 # The gallery writes its scripts and headings beside its pages.

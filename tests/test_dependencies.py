@@ -48,3 +48,15 @@ def test_pins_agree_with_the_tested_versions():
 def test_tested_version_is_not_below_the_floor(name):
     floor, tested = _floors()[name], _tested()[name]
     assert _parts(tested) >= _parts(floor), f"{name} {tested} was tested, but at least {floor} is asked for."
+
+
+def test_the_conda_recipe_has_the_version_and_the_requirements_of_the_project():
+    """The recipe's command line needs the extra cli too."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    recipe = (ROOT / "conda" / "recipe.yaml").read_text()
+    assert f'version: "{project["version"]}"' in recipe
+    run = recipe.partition("  run:\n")[2].partition("\ntests:")[0]
+    found = [line.removeprefix("    - ").replace(" ", "") for line in run.splitlines() if "- " in line]
+    expected = ["python>=${{python_min}}", *project["dependencies"], *EXTRAS["cli"]]
+    assert found == expected
+    assert f'python_min: "{project["requires-python"].removeprefix(">=")}"' in recipe

@@ -120,6 +120,20 @@ def test_fit_speaks_before_it_begins(caplog, monkeypatch):
     assert len(caplog.records) == 1
 
 
+def test_a_long_comparison_with_all_calibration_rows_is_announced(caplog, monkeypatch):
+    """A trillion pairs of rows take an hour; here every prediction is long."""
+    p = np.random.default_rng(0).dirichlet(np.ones(3), 40)
+    fitted = NearestNeighbourCalibration(n_neighbours=10, guard=False).fit(p, np.arange(40) % 3)
+    means = fitted._fitted_means(10)
+    assert 2000 < means.seconds_per_number * 1e12 < 10_000
+    with caplog.at_level(logging.WARNING, logger="calibrant"):
+        fitted.predict_proba(p)
+        assert not caplog.records
+        monkeypatch.setattr("calibrant.fit_cost.LONG", 0.0)
+        fitted.predict_proba(p)
+    assert "a prediction of 40 rows is expected to take about 10 seconds" in caplog.text
+
+
 @pytest.mark.parametrize("ensemble", [True, False])
 def test_a_classifier_says_what_its_calibrators_take(ensemble, caplog, monkeypatch):
     """Once for all folds, which together have all rows."""

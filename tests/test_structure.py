@@ -6,6 +6,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ import pytest
 
 import calibrant
 import calibrant.calibrators
+import pages
 from calibrant import Calibrator
 
 ROOT = Path(__file__).parents[1]
@@ -52,6 +54,7 @@ LAYERS = [
         "streaming",
         "synthetic",
         "online",
+        "active",
         "tables",
     },
     {"hypothesis_tests", "comparison", "plots", "mlflow"},
@@ -98,7 +101,13 @@ def shown(path: Path, line: int | None = None) -> str:
     return where if line is None else f"{where}:{line}"
 
 
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """Return a file, parsed when a test first asks for it."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def module_of(path: Path) -> str:
@@ -107,7 +116,7 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {module_of(path): path for path in TREES}
+MODULES = {module_of(path): path for path in FILES}
 
 
 def part_of(path: Path) -> str:
@@ -116,16 +125,23 @@ def part_of(path: Path) -> str:
     return "" if part in ("__init__", "__main__") else part
 
 
-def imports_of(path: Path) -> Iterator[Import]:
-    tree = TREES[path]
-    inside = {
-        id(node)
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        for node in ast.walk(function)
-    }
-    for node in ast.walk(tree):
-        deferred = id(node) in inside
+@cache
+def imports_of(path: Path) -> tuple[Import, ...]:
+    return tuple(_imports_of(path))
+
+
+def statements(node: ast.AST, deferred: bool = False) -> Iterator[tuple[ast.AST, bool]]:
+    """Yield every statement below a node, and whether it is inside a function."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield child, deferred
+            yield from statements(
+                child, deferred or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            )
+
+
+def _imports_of(path: Path) -> Iterator[Import]:
+    for node, deferred in statements(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (Import(name.name, node.lineno, deferred) for name in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -145,13 +161,10 @@ def home_of(name: str) -> str:
     return inspect.getmodule(getattr(calibrant, name)).__name__.split(".")[1]
 
 
-IMPORTS = {path: list(imports_of(path)) for path in TREES}
-
-
 def imports_within() -> Iterator[tuple[Path, str, Import]]:
     """Yield file, imported part and statement of every import within the package."""
-    for path, statements in IMPORTS.items():
-        for statement in statements:
+    for path in FILES:
+        for statement in imports_of(path):
             if statement.module.startswith("calibrant."):
                 yield path, statement.module.split(".")[1], statement
 
@@ -160,7 +173,7 @@ def modules_imported(path: Path) -> set[str]:
     """Return the modules of the package that a file imports, at its top or inside functions."""
     named = {
         name
-        for statement in IMPORTS[path]
+        for statement in imports_of(path)
         for name in (statement.module, *(f"{statement.module}.{part}" for part in statement.names))
     }
     return named & MODULES.keys()
@@ -187,8 +200,8 @@ def declared_dependencies(extras: bool) -> set[str]:
 def test_imports_are_absolute():
     report(
         f"{shown(path, node.lineno)} imports relatively; write the full name."
-        for path, tree in TREES.items()
-        for node in ast.walk(tree)
+        for path in FILES
+        for node, _ in statements(tree_of(path))
         if isinstance(node, ast.ImportFrom) and node.level
     )
 
@@ -196,7 +209,7 @@ def test_imports_are_absolute():
 def test_every_part_of_the_package_has_a_layer():
     report(
         f"{part} is in no layer; give it a place in LAYERS of tests/test_structure.py."
-        for part in sorted({part_of(path) for path in TREES} - LEVELS.keys() - {""})
+        for part in sorted({part_of(path) for path in FILES} - LEVELS.keys() - {""})
     )
 
 
@@ -235,12 +248,12 @@ def test_every_listed_deferred_import_is_in_use():
 
 
 # Folders whose files are found by a look at the folder.
-DISCOVERED = {"calibrant.tables.formats."}
+DISCOVERED = {"calibrant.tables.formats.", "calibrant.report.sections."}
 
 
 def loaded_by_name(path: Path) -> Iterator[str]:
     """Yield the modules that a file may load by ``import_module``; the last part can be any string of its part."""
-    for node in ast.walk(TREES[path]):
+    for node in ast.walk(tree_of(path)):
         if (
             isinstance(node, ast.Call)
             and getattr(node.func, "id", getattr(node.func, "attr", "")) == "import_module"
@@ -251,25 +264,23 @@ def loaded_by_name(path: Path) -> Iterator[str]:
                 case ast.JoinedStr(values=[ast.Constant(value=str(prefix)), *_]) if prefix in DISCOVERED:
                     yield from (name for name in MODULES if name.startswith(prefix))
                 case ast.JoinedStr(values=[ast.Constant(value=str(prefix)), *_]):
-                    yield from (prefix + word for word in WORDS[part_of(path)])
+                    yield from (prefix + word for word in words_of_parts()[part_of(path)])
 
 
+@cache
 def words_of_parts() -> dict[str, set[str]]:
     """Return all strings that stand in the files of each part."""
     words: dict[str, set[str]] = {}
-    for path, tree in TREES.items():
-        constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    for path in FILES:
+        constants = (node.value for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant))
         words.setdefault(part_of(path), set()).update(value for value in constants if isinstance(value, str))
     return words
 
 
-WORDS = words_of_parts()
-
-
 def test_every_module_is_imported():
     """A module that nothing imports is dead, unless users run or import it."""
-    used = set().union(*(modules_imported(path) - {module_of(path)} for path in TREES))
-    used |= {name for path in TREES for name in loaded_by_name(path)}
+    used = set().union(*(modules_imported(path) - {module_of(path)} for path in FILES))
+    used |= {name for path in FILES for name in loaded_by_name(path)}
     for_users = {name for name in MODULES if name.count(".") == 1}
     report(
         f"Nothing imports {shown(path)}; export it from a page of the package, or delete it."
@@ -280,16 +291,16 @@ def test_every_module_is_imported():
 
 def test_folders_of_a_part_do_not_import_each_other_in_circles():
     def problems() -> Iterator[str]:
-        folders = {path.parent for path in TREES if path.parent != PACKAGE}
+        folders = {path.parent for path in FILES if path.parent != PACKAGE}
         for parent in sorted({folder.parent for folder in folders if folder.parent != PACKAGE}):
             graph: dict[str, set[str]] = {}
-            for path, statements in IMPORTS.items():
+            for path in FILES:
                 if parent in path.parents:
                     here = path.relative_to(parent).parts[0]
                     prefix = module_of(parent / "__init__.py") + "."
                     names = {
                         statement.module.removeprefix(prefix).split(".")[0]
-                        for statement in statements
+                        for statement in imports_of(path)
                         if statement.module.startswith(prefix)
                     }
                     graph.setdefault(here, set()).update(names - {here})
@@ -327,10 +338,10 @@ def test_a_file_imports_nothing_that_is_not_a_declared_dependency():
 
     def problems() -> Iterator[str]:
         core, all_of_them = declared_dependencies(extras=False), declared_dependencies(extras=True)
-        for path, statements in IMPORTS.items():
+        for path in FILES:
             folder = path.parent.relative_to(PACKAGE).as_posix()
             first = NEED_AN_EXTRA.get(part_of(path), NEED_AN_EXTRA.get(folder, path.name))
-            for statement in statements:
+            for statement in imports_of(path):
                 module = statement.module.split(".")[0]
                 if module == "calibrant" or module in sys.stdlib_module_names:
                     continue
@@ -351,8 +362,8 @@ def test_a_file_imports_nothing_that_is_not_a_declared_dependency():
 
 def test_a_file_says_what_it_is_for_in_one_line():
     def problems() -> Iterator[str]:
-        for path, tree in TREES.items():
-            first = (ast.get_docstring(tree) or "").split("\n")[0]
+        for path in FILES:
+            first = (ast.get_docstring(tree_of(path)) or "").split("\n")[0]
             if not first:
                 yield f"{shown(path)} has no docstring; say in one line what it is for."
             elif not first.endswith("."):
@@ -384,24 +395,29 @@ def test_a_file_lists_its_public_names():
     """Packages that hold nothing of their own need no list."""
 
     def problems() -> Iterator[str]:
-        for path, tree in TREES.items():
-            defined, listed = names_of(tree)
+        for path in FILES:
+            defined, listed = names_of(tree_of(path))
             if path.name == "__main__.py" or (path.name == "__init__.py" and not defined):
                 continue
+            if path == PACKAGE / "__init__.py":
+                continue  # there names are found when first used
             if listed is None:
                 yield f"{shown(path)} has no __all__; list its public names."
                 continue
             if len(listed) != len(set(listed)):
                 yield f"__all__ of {shown(path)} lists a name twice."
-            if path != PACKAGE / "__init__.py":  # there names are imported when first used
-                for name in sorted(set(listed) - defined):
-                    yield f"__all__ of {shown(path)} lists {name}, which the file does not define."
+            for name in sorted(set(listed) - defined):
+                yield f"__all__ of {shown(path)} lists {name}, which the file does not define."
 
     report(problems())
 
 
+def test_pages_list_what_their_files_export():
+    report(pages.problems())
+
+
 def test_a_file_is_short_enough_to_read():
-    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in TREES}
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
     report(
         f"{shown(path)} has {count} lines; give one of its ideas a file of its own ({LONGEST_FILE} at the most)."
         for path, count in lines.items()
@@ -413,7 +429,7 @@ def test_every_reference_is_in_the_bibliography():
     entries = set(re.findall(r"^@\w+\{([^,\s]+),", BIBLIOGRAPHY.read_text(encoding="utf-8"), re.MULTILINE))
     report(
         f"{shown(path)} cites {key}, which docs/references.bib does not have."
-        for path in TREES
+        for path in FILES
         for keys in re.findall(r":cite(?::\w+)?:`([^`]+)`", path.read_text(encoding="utf-8"))
         for key in sorted({key.strip() for key in keys.split(",")} - entries)
     )
@@ -423,7 +439,7 @@ def test_folders_of_python_files_are_packages():
     """A folder without its own page would be left out of the built distribution."""
     report(
         f"{shown(folder)} has no __init__.py, so installed copies would lack it."
-        for folder in {path.parent for path in TREES}
+        for folder in {path.parent for path in FILES}
         if not (folder / "__init__.py").exists()
     )
 
@@ -484,14 +500,6 @@ def test_a_final_calibrator_is_public_and_an_abstract_one_is_not():
         else f"{cls.__name__} can be instantiated; list it in calibrators/__init__.py."
         for cls in ALL_CALIBRATORS
         if (cls in PUBLIC) is inspect.isabstract(cls)
-    )
-
-
-def test_a_public_calibrator_is_re_exported_by_the_package():
-    report(
-        f"{cls.__name__} cannot be imported from calibrant; add it to the imports and to __all__ of calibrant/__init__.py."
-        for cls in PUBLIC
-        if cls.__name__ not in calibrant.__all__ or getattr(calibrant, cls.__name__) is not cls
     )
 
 

@@ -2,11 +2,14 @@
 
 import inspect
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
+
+import calibrant
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -15,10 +18,20 @@ __all__ = [
     "NameDescriptions",
     "NameList",
     "descriptions",
+    "in_calibrant",
     "listing",
     "public_names",
     "setup",
 ]
+
+
+def in_calibrant(package: ModuleType) -> set[str]:
+    """Return the names of a module that ``calibrant`` has too, which are listed there."""
+    return {
+        name
+        for name in set(calibrant.__all__) & set(package.__all__)
+        if getattr(calibrant, name) is getattr(package, name)
+    }
 
 
 def public_names(module: str) -> list[str]:
@@ -27,8 +40,11 @@ def public_names(module: str) -> list[str]:
     found = [
         name
         for name in package.__all__
-        if inspect.isroutine(getattr(package, name))
-        or inspect.isclass(getattr(package, name))
+        if (
+            inspect.isroutine(getattr(package, name))
+            or inspect.isclass(getattr(package, name))
+        )
+        and (package is calibrant or name not in in_calibrant(package))
     ]
     return sorted(found, key=lambda name: getattr(package, name).__module__)
 
@@ -36,7 +52,7 @@ def public_names(module: str) -> list[str]:
 def listing(modules: list[str]) -> str:
     """Return an autosummary of the public names of some modules."""
     names = [
-        f"   {module.removeprefix('calibrant.')}.{name}"
+        f"   {module}.{name}".replace("calibrant.", "", 1)
         for module in modules
         for name in sorted(public_names(module))
     ]

@@ -9,51 +9,16 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from calibrant.calibrator import Calibrator, Traits
-    from calibrant.calibrators import (
-        AccuracyPreservingIsotonic,
-        AutoCalibration,
-        BayesianBinning,
-        BetaCalibration,
-        BiasCorrectedTemperature,
-        CalibratedClassifier,
-        Chain,
-        DecisionCalibration,
-        DirichletCalibration,
-        EnsembleTemperatureScaling,
-        GaussianProcessCalibration,
-        HistogramBinning,
-        Identity,
-        IntraOrderPreserving,
-        IsotonicCalibration,
-        KernelCalibration,
-        LabelShift,
-        MatrixScaling,
-        MultilabelCalibration,
-        MultioutputCalibration,
-        NearestNeighbourCalibration,
-        NearIsotonicCalibration,
-        OneVsRest,
-        ParameterizedTemperatureScaling,
-        PiecewiseLinearCalibration,
-        PlattScaling,
-        PriorShift,
-        QuadraticScaling,
-        RandomCalibrationForest,
-        ScalingBinning,
-        SplineCalibration,
-        StructuredScaling,
-        TemperatureScaling,
-        TopLabel,
-        VectorScaling,
-        VennAbersCalibration,
-        WithIntervals,
-    )
-    from calibrant.labelled_predictions import LabelledPredictions
-    from calibrant.persistence import load, load_graph
-    from calibrant.predictions import Predictions
-    from calibrant.report.assess import assess
+    from calibrant.calibrator import Calibrator as Calibrator
+    from calibrant.calibrator import Traits as Traits
+    from calibrant.calibrators import *  # noqa: F403
+    from calibrant.labelled_predictions import LabelledPredictions as LabelledPredictions
+    from calibrant.persistence import load as load
+    from calibrant.persistence import load_graph as load_graph
+    from calibrant.predictions import Predictions as Predictions
+    from calibrant.report.assess import assess as assess
 
+# Names that are no calibrators. Those of calibrators are listed in calibrators/__init__.py only.
 _HOMES = {
     "Calibrator": "calibrant.calibrator",
     "LabelledPredictions": "calibrant.labelled_predictions",
@@ -64,65 +29,25 @@ _HOMES = {
     "load_graph": "calibrant.persistence",
 }
 
-__all__ = [
-    "AccuracyPreservingIsotonic",
-    "AutoCalibration",
-    "BayesianBinning",
-    "BetaCalibration",
-    "BiasCorrectedTemperature",
-    "CalibratedClassifier",
-    "Calibrator",
-    "Chain",
-    "DecisionCalibration",
-    "DirichletCalibration",
-    "EnsembleTemperatureScaling",
-    "GaussianProcessCalibration",
-    "HistogramBinning",
-    "Identity",
-    "IntraOrderPreserving",
-    "IsotonicCalibration",
-    "KernelCalibration",
-    "LabelShift",
-    "LabelledPredictions",
-    "MatrixScaling",
-    "MultilabelCalibration",
-    "MultioutputCalibration",
-    "NearIsotonicCalibration",
-    "NearestNeighbourCalibration",
-    "OneVsRest",
-    "ParameterizedTemperatureScaling",
-    "PiecewiseLinearCalibration",
-    "PlattScaling",
-    "Predictions",
-    "PriorShift",
-    "QuadraticScaling",
-    "RandomCalibrationForest",
-    "ScalingBinning",
-    "SplineCalibration",
-    "StructuredScaling",
-    "TemperatureScaling",
-    "TopLabel",
-    "Traits",
-    "VectorScaling",
-    "VennAbersCalibration",
-    "WithIntervals",
-    "assess",
-    "load",
-    "load_graph",
-]
-
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name == "__all__":
+        return sorted([*_HOMES, *import_module("calibrant.calibrators").__all__])
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name[:1].isupper():
+        calibrators = import_module("calibrant.calibrators")
+        if name in calibrators.__all__:
+            return getattr(calibrators, name)
+    elif not name.startswith("_"):
         # Sub-modules too can be reached without an import of their own: calibrant.metrics and so on.
         try:
             return import_module(f"calibrant.{name}")
         except ModuleNotFoundError as error:
             if error.name != f"calibrant.{name}":
                 raise
-            raise AttributeError(f"module 'calibrant' has no attribute {name!r}") from None
-    return getattr(import_module(_HOMES.get(name, "calibrant.calibrators")), name)
+    raise AttributeError(f"module 'calibrant' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__getattr__("__all__"), "__version__"]

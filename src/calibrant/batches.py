@@ -42,9 +42,6 @@ Part = TypeVar("Part", bound="Calibrator")
 # Up to this number all rows are kept: a fit to fewer rows is too rough for an expansion of the loss around it.
 ROWS_AT_HAND = 1000
 
-# New rows after which a map is compared with a fit of the sample; sooner if it looks worse than the identity.
-ROWS_BETWEEN_CHECKS = 100
-
 # Memory addresses in the repr of an object are no part of its value.
 ADDRESS = re.compile(" at 0x[0-9a-f]+")
 
@@ -86,6 +83,9 @@ class Summary(ABC):
     all rows while they are few, later the result of :meth:`condense` and a sample of the rows, both of constant size. If
     the summary is approximate, a map that the sample rejects is refitted to the sample.
     """
+
+    rows_between_checks = 100
+    """New rows after which a map is compared with a fit of the sample; sooner if it looks worse than the identity."""
 
     @abstractmethod
     def condense(self, calibrator: Any, data: LabelledPredictions, n_rows: float, *, sampled: bool) -> None:
@@ -277,7 +277,7 @@ def _sampled(
 
 
 def _is_due(calibrator: "Calibrator", sample: LabelledPredictions, unchecked: int) -> bool:
-    if unchecked >= ROWS_BETWEEN_CHECKS:
+    if unchecked >= _summary_of(calibrator).rows_between_checks:
         return True
     return calibrator.traits.contains_identity and (
         sample.log_loss(calibrator.transform(sample.predictions))

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from calibrant.presentation.sentences import counted
 
-__all__ = ["Cost", "FitCost", "FitPart", "JointCost", "announce_cost"]
+__all__ = ["Cost", "FitCost", "FitPart", "JointCost", "announce_cost", "announce_prediction"]
 
 LOGGER = logging.getLogger("calibrant")
 
@@ -160,6 +160,18 @@ def announce_cost(name: str, cost: Cost | None, n_rows: int, n_classes: int) -> 
         f" and {memory / 1e9:.1f} GB of memory" if memory >= LARGE else "",
         "long" if memory < LARGE else "much",
     )
+
+
+def announce_prediction(name: str, seconds: float, n_rows: int) -> None:
+    """Log a warning before a prediction that is expected to take long."""
+    if seconds >= LONG:
+        LOGGER.warning(
+            "%s: a prediction of %s rows is expected to take about %s of processor time, since every row is compared with "
+            "the calibration set; fit a random sample of the rows if that is too long.",
+            name,
+            f"{n_rows:,}",
+            _duration(seconds),
+        )
 
 
 def _duration(seconds: float) -> str:

@@ -56,6 +56,13 @@ def test_the_candidate_with_the_lowest_loss_is_taken():
     assert choice.candidates == [0.2, 1.0, 3.0]
 
 
+def test_a_candidate_that_is_clearly_worse_is_the_last_one():
+    choice = choose_by_folds(rows(600), [1.0, 8.0, 1.0], power, n_folds=5)
+    assert choice.candidates == [1.0, 8.0]
+    assert len(choice.losses) == len(choice.standard_errors) == 2
+    assert choice.best == 1.0
+
+
 def test_among_candidates_that_are_as_good_the_first_is_taken():
     tiny = 1 + 1e-3 * ROUNDING
     assert choose_by_folds(rows(), [tiny, 1.0], power, n_folds=3).best == tiny

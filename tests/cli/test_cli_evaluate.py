@@ -267,3 +267,14 @@ def test_large_files_are_streamed_by_themselves(run, monkeypatch):
     assert any(
         "Not computed" in note for note in found(run, f"test.csv {COLUMNS} --metrics log_loss")["notes"]
     )
+
+
+def test_an_interval_that_would_not_keep_its_level_is_left_out_with_its_reason(run, folder):
+    p = np.full(400, 0.99)
+    y = np.where(np.arange(400) < 2, 0, 1)
+    lines = ["y,p_0,p_1", *(f"{label},{1 - one:.2f},{one:.2f}" for label, one in zip(y, p, strict=True))]
+    (folder / "rare.csv").write_text("\n".join(lines) + "\n")
+    text = " ".join(run("evaluate rare.csv --label y --columns p_* --space probabilities").stdout.split())
+    reason = "no interval, since there are only 2 rows of the rarer class, fewer than 5."
+    assert f"log_loss, brier_score, accuracy, debiased_ece: {reason}" in text
+    assert "Noise alone makes it positive, so there is no interval." in text

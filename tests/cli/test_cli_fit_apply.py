@@ -244,3 +244,63 @@ def test_what_is_wrong_with_a_large_file_is_said_in_a_sentence(run, folder, monk
     result = run("fit high.csv --space probabilities --columns a,b --method temperature -o c.npz", expected=1)
     assert "high.csv: the probabilities in row 41 (line 42) sum to 1.5 and not to 1" in result.stderr
     assert not (folder / "c.npz").exists()
+
+
+# Rows without a score
+
+
+def with_empty_cells(folder) -> list[int]:
+    """Remove a score of rows 2, 5 and the last of test.csv, and return the numbers of the other rows."""
+    lines = (folder / "test.csv").read_text(encoding="utf-8").splitlines()
+    for number in (3, 6, 90):
+        start = lines[number].split(",")
+        lines[number] = ",".join([*start[:3], "" if number == 3 else "NA", *start[4:]])
+    (folder / "test.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return [row for row in range(90) if row not in (2, 5, 89)]
+
+
+@pytest.mark.parametrize("options", ["", "--append"])
+def test_apply_can_drop_rows_without_a_score(run, folder, options):
+    p, _ = probabilities(90, 1)
+    kept = with_empty_cells(folder)
+    fitted(run)
+    message = run(f"apply test.csv --calibrator cal.npz -o out.csv {options}", expected=1).output
+    assert "row 3 (line 4), column 'p_dog' has no value" in message
+    assert "add --drop-missing" in message
+    result = run(f"apply test.csv --calibrator cal.npz -o out.csv --drop-missing {options}")
+    assert "3 rows with a missing value were dropped" in result.stderr
+    assert "Wrote out.csv (87 rows)" in result.stderr
+    before = "calibrated_" if options else "p_"
+    new = cells(folder / "out.csv", [f"{before}{name}" for name in CLASSES])
+    assert_allclose(new, load(folder / "cal.npz").predict_proba(p[kept]), rtol=1e-12)
+    names = [line.split(",")[0] for line in (folder / "out.csv").read_text().splitlines()[1:]]
+    assert names == [f"{row:03d}" for row in kept]
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".parquet"])
+def test_apply_drops_rows_of_other_formats(run, folder, ending):
+    p, _ = probabilities(9, 1)
+    p[4, 1] = np.nan
+    rows = [dict(zip(CLASSES, values, strict=True)) for values in p.tolist()]
+    rows[4]["dog"] = None
+    path = folder / f"new{ending}"
+    if ending == ".jsonl":
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    else:
+        pyarrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(rows), path)
+    fitted(run)
+    run(f"apply new{ending} --calibrator cal.npz -o out{ending} --drop-missing")
+    if ending == ".jsonl":
+        found = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+    else:
+        found = pytest.importorskip("pyarrow.parquet").read_table(folder / "out.parquet").to_pylist()
+    expected = load(folder / "cal.npz").predict_proba(np.delete(p, 4, axis=0))
+    assert_allclose([[row[name] for name in CLASSES] for row in found], expected, rtol=1e-12)
+
+
+def test_rows_of_arrays_are_not_dropped_by_apply(run, folder):
+    fitted(run)
+    np.savez(folder / "new.npz", probs=probabilities(9, 1)[0])
+    found = run("apply new.npz --calibrator cal.npz -o out.npz --drop-missing", expected=1).output
+    assert "rows cannot be dropped in this format" in found

@@ -15,6 +15,7 @@ from animal_files import CLASSES, folder, probabilities, run  # noqa: F401
 
 from calibrant import load
 from calibrant.cli.program import calibrant
+from calibrant.metrics import log_loss
 from calibrant.report import Assessment
 from calibrant.report.sections.overview import lines_to_copy
 
@@ -57,6 +58,33 @@ def test_a_test_file_is_read_as_the_first_one(run, folder):
     result = run("compare val.csv --test test.csv --methods temperature --format json")
     assert result.stderr == FOUND
     assert json.loads(result.stdout)["n_test_rows"] == 90
+
+
+def test_a_test_file_may_have_other_names(run, folder):
+    """Columns with other names are found again; --test-label names the labels where they cannot be."""
+    line = "compare val.csv --methods temperature --format json --test"
+    expected = json.loads(run(f"{line} test.csv").stdout)["methods"]
+    header, rows = (folder / "test.csv").read_text().split("\n", 1)
+    (folder / "test.csv").write_text(header.replace("animal", "kind").replace("p_", "q_") + "\n" + rows)
+    told = run(f"{line} test.csv")
+    assert "labels are from column 'kind', probabilities from columns 'q_cat'" in told.stderr
+    for found in (told, run(f"{line} test.csv --test-label kind")):
+        methods = json.loads(found.stdout)["methods"]
+        assert [one["log_loss"] for one in methods] == [one["log_loss"] for one in expected]
+    assert "no label column 'animal'" in run(f"{line} test.csv --test-label animal", 1).output
+    assert "--test-label is for --test" in run("compare val.csv --test-label kind", 2).output
+
+
+def test_arrays_with_label_files_of_their_own(run, folder):
+    for name, seed in (("val", 0), ("test", 1)):
+        p, y = probabilities(60, seed)
+        np.save(folder / f"{name}_probs.npy", p)
+        np.save(folder / f"{name}_y.npy", y)
+    line = "compare val_probs.npy --label val_y.npy --methods temperature --format json --test test_probs.npy"
+    found = json.loads(run(f"{line} --test-label test_y.npy").stdout)
+    p, y = probabilities(60, 1)
+    assert found["methods"][0]["log_loss"] == pytest.approx(log_loss(y, p))
+    assert "say with --test-label which file has the labels" in run(line, 1).output
 
 
 def write_logits(folder, name="logits.csv"):

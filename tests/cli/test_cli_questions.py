@@ -65,6 +65,14 @@ def test_confidence_and_correct_are_one_score_column_and_its_label(run):
     assert "--label has no effect" in run(f"evaluate {QA} --label site", 2).output
 
 
+def test_fitted_maps_of_confidences_speak_of_wrong_and_correct(run):
+    printed = run(f"fit {QA} --method platt -o platt.npz --format json").stdout
+    learnt = " ".join(json.loads(printed)["learnt"])
+    assert "correct" in learnt
+    assert "0" not in learnt.split()
+    run("apply qa.csv --columns confidence --calibrator platt.npz -o new.csv")
+
+
 def test_subgroups(run, data):
     content = json.loads(run(f"subgroups {QA} --by site,age --depth 2 --format json").stdout)
     found = subgroup_calibration(

@@ -18,7 +18,7 @@ from calibrant.cli.program import calibrant
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "command_line.md"
-PAGES = [PAGE, ROOT / "README.md", ROOT / "docs" / "studies" / "writing.md"]
+PAGES = [PAGE, ROOT / "README.md", ROOT / "docs" / "llm.md", ROOT / "docs" / "studies" / "writing.md"]
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 CAPTION = re.compile(r"^:caption: *`?([^`\n]+)`?$", re.MULTILINE)
 

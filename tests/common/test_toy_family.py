@@ -54,7 +54,7 @@ def test_intervals_are_those_of_the_curvature():
     """For two classes the log-odds are linear in theta, so their variance is x' H^-1 x."""
     logits, labels = rows(2000, n_classes=2)
     given = Predictions.from_logits(logits)
-    fitted = WithIntervals(ToyEntropyTemperature(), covariance="model").fit(given, labels)
+    fitted = WithIntervals(ToyEntropyTemperature(), "laplace", covariance="model").fit(given, labels)
     assert fitted.method_ == "laplace"
     family, theta = fitted.calibrator_.family(2), fitted.calibrator_.solution_.theta
     source = RowSource.from_arrays(logits, labels, space="logits").features(family.features)

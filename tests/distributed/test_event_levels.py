@@ -13,7 +13,7 @@ from calibrant import BayesianBinning, IsotonicCalibration, Predictions, VennAbe
 from calibrant.distributed import fitting as event_levels
 from calibrant.distributed.fitting import ClassLevels
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.numerics.log_odds_cells import cell_width
+from calibrant.numerics.rounding import cell_width
 
 
 def events(n_rows, n_levels=None, seed=0):

@@ -446,6 +446,19 @@ def test_what_stands_for_probabilities_of_zero_and_one_is_said(kind):
 
 
 def test_a_floor_that_was_declared_needs_no_caution():
-    p = Predictions.from_probabilities(np.array([0.1, 0.3, 0.6, 0.9] * 5 + [0.0, 1.0]), floor=0.01)
-    y = np.array([0, 0, 1, 1] * 4 + [1, 1, 0, 0] + [0, 1])
+    p = Predictions.from_probabilities(np.array([0.1, 0.3, 0.6, 0.9] * 50 + [0.0, 1.0]), floor=0.01)
+    y = np.array([0, 0, 1, 1] * 40 + [1, 1, 0, 0] * 10 + [0, 1])
     assert calibration_slope_intercept(y, p).slope_test.caution is None
+
+
+def test_few_of_the_less_probable_outcomes_are_a_reason_for_caution():
+    """Rows at 99 %: a variance of 0.0099 each, so 10 need 1,011 rows; weights of 1 and 3 leave 4 / 5 of them."""
+    y = np.arange(1100) % 100 > 0
+    p = np.full(1100, 0.99)
+    p[::2] = 0.98999
+    assert calibration_slope_intercept(y[:1000], p[:1000]).joint_test.caution == (
+        "the p-value is rough, since the total variance of the outcomes is 9.9, less than 10; use consistency_test"
+    )
+    assert calibration_slope_intercept(y, p).joint_test.caution is None
+    weighted = calibration_slope_intercept(y, p, sample_weight=np.arange(1100) // 550 * 2 + 1)
+    assert "is 8.7, less than 10" in weighted.joint_test.caution

@@ -92,6 +92,7 @@ def test_weights_give_what_repeated_rows_give(metric, drawing, weighted):
     def stranger(y_true, y_proba, sample_weight=None):
         return metric(y_true, y_proba, sample_weight=sample_weight)
 
+    options["uncorrected"] = True
     ours, theirs = bootstrap(metric, y, p, **options), bootstrap(stranger, y, p, **options)
     assert ours.estimate == pytest.approx(theirs.estimate, rel=1e-12)
     assert tuple(ours) == pytest.approx(tuple(theirs), rel=1e-9)
@@ -187,7 +188,7 @@ def test_the_number_of_threads_does_not_matter(monkeypatch, metric):
     found = []
     for n_threads in ("1", "2", "5"):
         monkeypatch.setenv("CALIBRANT_NUM_THREADS", n_threads)
-        found.append(bootstrap(metric, y, p, n_resamples=130, method="bca"))
+        found.append(bootstrap(metric, y, p, n_resamples=130, method="bca", uncorrected=True))
     assert found[0] == found[1] == found[2]
 
 
@@ -258,7 +259,7 @@ class TestWhereItEnds:
     @pytest.mark.parametrize("method", METHODS)
     def test_equal_resamples_give_an_interval_without_width_and_a_warning(self, method):
         with pytest.warns(CalibrationWarning, match=r"all resamples gave 1.*clopper_pearson"):
-            interval = bootstrap(accuracy, [0, 1, 1], [0.2, 0.9, 0.8], method=method)
+            interval = bootstrap(accuracy, [0, 1, 1], [0.2, 0.9, 0.8], method=method, uncorrected=True)
         assert tuple(interval) == (1.0, 1.0)
         assert interval.standard_error == 0.0
 
@@ -281,7 +282,7 @@ class TestWhereItEnds:
     def test_bca_is_defined_where_ties_are_on_the_edge(self):
         """A constant score of one half has the error |share - 1/2|, zero here and never less: ties count half."""
         metric = partial(confidence_ece, n_bins=1)
-        interval = bootstrap(metric, [0, 1] * 50, [0.5] * 100, method="bca")
+        interval = bootstrap(metric, [0, 1] * 50, [0.5] * 100, method="bca", uncorrected=True)
         assert interval.method == "bca bootstrap"
         assert interval.low == 0.0
 
@@ -306,16 +307,54 @@ class TestWhereItEnds:
         )
 
 
-def test_few_events_and_few_unequal_groups_are_noted():
-    """Seven of 1,400 rows: intervals contain the truth in 75 to 91 % of the cases instead of 95 %."""
+def test_few_events_and_few_effective_groups_have_no_interval():
     p = np.full(1400, 0.005)
-    y = (np.arange(1400) < 7).astype(int)
+    y = (np.arange(1400) < 4).astype(int)
     options = {"n_resamples": 40}
-    assert "only 7 rows of the rarer class" in str(bootstrap(brier_score, y, p, **options))
-    y[:20] = 1
-    assert bootstrap(brier_score, y, p, **options).note is None
+    found = bootstrap(brier_score, y, p, **options)
+    assert np.isnan([found.low, found.high]).all()
+    assert found.note == "no interval, since there are only 4 rows of the rarer class, fewer than 5"
+    assert "no interval (percentile" in str(found)
+    as_it_is = bootstrap(brier_score, y, p, uncorrected=True, **options)
+    assert as_it_is.note is None
+    assert as_it_is.low < as_it_is.estimate < as_it_is.high
+    y[:200] = 1
+    assert bootstrap(brier_score, y, p, **options) == bootstrap(
+        brier_score, y, p, uncorrected=True, **options
+    )
     groups = np.minimum(np.arange(1400) // 50, 10)  # ten of fifty rows, one of 900
-    assert "effectively 2.35 groups" in bootstrap(brier_score, y, p, groups=groups, **options).note
     paired = paired_bootstrap(brier_score, y, p, p / 2, groups=groups, **options)
-    assert "effectively 2.35 groups" in paired.note
-    assert bootstrap(brier_score, y, p, groups=np.arange(1400) % 15, **options).note is None
+    for one in (bootstrap(brier_score, y, p, groups=groups, **options), paired):
+        assert np.isnan(one.low)
+        assert "effectively 2.35 groups" in one.note
+    assert paired.probability_second_better is None
+
+
+@pytest.mark.parametrize("method", ["percentile", "basic", "bca"])
+def test_few_groups_and_events_widen_the_interval_around_its_median(method):
+    """By sqrt(u / (u - 1)) t / z: 15 groups but 12 events, 12 events, and 7 groups."""
+    generator = np.random.default_rng(0)
+    p = generator.uniform(0.005, 0.02, 1200)
+    y = (np.arange(1200) % 100 == 0).astype(int)
+    for groups, units in ((np.arange(1200) % 15, 12), (None, 12), (np.arange(1200) % 7, 7)):
+        options = {"groups": groups, "method": method, "n_resamples": 200}
+        plain = bootstrap(brier_score, y, p, uncorrected=True, **options)
+        wider = bootstrap(brier_score, y, p, **options)
+        factor = (
+            scipy.stats.t.ppf(0.975, units - 1) / scipy.stats.norm.ppf(0.975) * np.sqrt(units / (units - 1))
+        )
+        assert wider.width == pytest.approx(factor * plain.width, rel=1e-3)
+        assert wider.low < plain.low < plain.high < wider.high
+
+
+def test_unlikely_outcomes_that_did_not_occur_leave_no_interval():
+    """200 rows at 99.9 %: 0.2 mistakes are expected. With 20 observed mistakes their spread is known."""
+    p = np.linspace(0.9985, 0.9995, 200)
+    multi = np.column_stack([p, (1 - p) / 2, (1 - p) / 2])
+    y = np.zeros(200, dtype=int)
+    y[::40] = 1
+    found = bootstrap(brier_score, y, multi, n_resamples=40)
+    assert np.isnan(found.low)
+    assert "of the less probable outcomes are expected, fewer than 5" in found.note
+    y[::10] = 1
+    assert np.isfinite(bootstrap(brier_score, y, multi, n_resamples=40).low)

@@ -77,11 +77,46 @@ def test_seven_events_are_covered():
     assert missed <= 24
 
 
-def test_few_rows_of_a_rare_class_are_noted():
-    y, p = np.zeros(100, dtype=int), np.full(100, 0.01)
-    assert "only 0 rows of the rarer class" in loss_difference(y, p, p / 2).note
+def test_few_rows_of_a_rare_class_have_no_interval():
+    y, p = np.zeros(500, dtype=int), np.full(500, 0.02)
+    none = loss_difference(y, p, p / 2)
+    assert np.isnan([none.low, none.high, none.p_value]).all()
+    assert "no interval, since there are only 0 rows of the rarer class" in none.note
     y[:5] = 1
     assert loss_difference(y, p, p / 2).note is None
+
+
+def test_unlikely_outcomes_leave_no_interval_unless_they_are_observed():
+    """Both predictions are nearly certain, so that mistakes decide, and effectively none is expected."""
+    generator = np.random.default_rng(0)
+    p = generator.uniform(0.999, 0.9999, 300)
+    y = (np.arange(300) % 2).astype(int)
+    first = np.where(y == 1, p, 1 - p)
+    second = np.where(y == 1, 1 - (1 - p) ** 1.2, (1 - p) ** 1.2)
+    none = loss_difference(y, first, second)
+    assert np.isnan(none.low)
+    assert "of the less probable outcomes are expected" in none.note
+    wrong = np.where(np.arange(300) % 10 == 0, 1 - y, y)
+    assert loss_difference(wrong, first, second).note is None
+
+
+@pytest.mark.parametrize("scale", [1e-60, 1e-200, 1e60])
+def test_the_unit_of_weights_is_arbitrary(scale):
+    y = np.tile([0, 0, 1, 1], 10)
+    p = np.full((40, 3), 1 / 3)
+    q = p + np.array([0.1, 0.0, -0.1])
+    weighted = loss_difference(y, p, q, loss="brier", sample_weight=np.full(40, scale))
+    plain = loss_difference(y, p, q, loss="brier")
+    assert (weighted.low, weighted.high) == pytest.approx((plain.low, plain.high))
+
+
+def test_tiny_differences_of_a_row_do_not_underflow():
+    y = np.tile([0, 0, 1, 1], 10)
+    p = np.full((40, 3), 1e-110)
+    p[np.arange(40), y] = 1 - 2e-110
+    q = p.copy()
+    q[::2, 2] *= 1.5
+    assert loss_difference(y, p, q, loss="brier").note is None
 
 
 @given(seed=st.integers(0, 30), n_groups=st.integers(2, 9), weighted=st.booleans())
@@ -99,9 +134,8 @@ def test_the_clustered_error_equals_a_loop(seed, n_groups, weighted):
         for g in names
     )
     error = sqrt((1 - 1 / len(names)) * squares) / sum(w)
-    ours = loss_difference(
-        y, first, second, loss="brier", groups=groups, sample_weight=weights if weighted else None
-    )
+    options = {"groups": groups, "sample_weight": weights if weighted else None, "uncorrected": True}
+    ours = loss_difference(y, first, second, loss="brier", **options)
     assert ours.estimate == pytest.approx(mean, rel=1e-9)
     assert ours.standard_error == pytest.approx(error, rel=1e-9)
     quantile = scipy.stats.t.ppf(0.975, 1 / sum(share**2 for share in shares.values()) - 1)
@@ -236,7 +270,8 @@ def test_bad_input_is_refused():
 def test_unequal_weights_leave_fewer_degrees_of_freedom():
     """Two rows of weight 1 and one of weight 2: shares 1/4, 1/4, 1/2, so 8/3 effective rows; by hand."""
     p_first, p_second = [0.5, 0.5, 0.5], [0.4, 0.3, 0.1]
-    found = loss_difference([0, 0, 0], p_first, p_second, loss="brier", sample_weight=[1, 1, 2])
+    options = {"loss": "brier", "sample_weight": [1, 1, 2]}
+    found = loss_difference([0, 0, 0], p_first, p_second, uncorrected=True, **options)
     by_row = np.array([0.16, 0.09, 0.01]) - 0.25
     shares = np.array([0.25, 0.25, 0.5])
     mean = shares @ by_row
@@ -246,7 +281,9 @@ def test_unequal_weights_leave_fewer_degrees_of_freedom():
     quantile = scipy.stats.t.ppf(0.975, 8 / 3 - 1)
     at_ends = [transformed((mean - end) / error, a) for end in found]
     assert at_ends == pytest.approx([quantile, -quantile])
-    assert "effective sample size to 2.67" in str(found)
+    none = loss_difference([0, 0, 0], p_first, p_second, **options)
+    assert np.isnan([none.low, none.high, none.p_value]).all()
+    assert "there are effectively 2.67 rows, fewer than 5" in str(none)
 
 
 def test_equal_weights_change_nothing():

@@ -30,6 +30,7 @@ def test_it_is_a_loop_over_the_same_rows_for_both(metric, drawing):
         "stratify": drawing == "classes",
         "groups": np.arange(60) // 4 if drawing == "groups" else None,
         "n_resamples": 80,
+        "uncorrected": True,
     }
     table = np.column_stack([bold / 2, (1 - bold) / 2, right / 2, (1 - right) / 2])
 
@@ -69,8 +70,9 @@ def test_exchanging_the_two_turns_the_interval_around():
 
 def test_the_better_one_is_told_for_losses_and_for_scores():
     """Twenty rows that only the second gets right."""
-    y = np.ones(100, dtype=int)
-    first, second = np.where(np.arange(100) < 20, 0.2, 0.8), np.full(100, 0.8)
+    y = np.arange(100) % 2
+    of_true = np.where(np.arange(100) < 20, 0.2, 0.8)
+    first, second = (np.where(y == 1, p, 1 - p) for p in (of_true, np.full(100, 0.8)))
     for metric, sign in ((brier_score, -1), (accuracy, 1)):
         found = paired_bootstrap(metric, y, first, second, n_resamples=200)
         assert sign * found.low > 0

@@ -7,6 +7,7 @@ import pytest
 
 from calibrant import TemperatureScaling, plots
 from calibrant.comparison import compare
+from calibrant.intervals import decision_curve
 from calibrant.synthetic import tasks
 
 ROWS = tasks()["asymmetric"].sample(200, random_state=0)
@@ -35,3 +36,11 @@ def test_a_comparison_is_a_table():
 def test_a_fitted_calibrator_has_a_page():
     fitted = TemperatureScaling(loss="brier").fit(ROWS.predictions, ROWS.labels)
     assert "brier" in fitted._repr_html_()
+
+
+def test_results_with_columns_are_tables_of_their_first_rows():
+    found = decision_curve(ROWS.labels == 1, ROWS.predictions.probabilities[:, 1])
+    page = found._repr_html_()
+    assert page.count("<tr>") == 21
+    assert "79 further rows" in page
+    assert all(name in page for name in found.columns())

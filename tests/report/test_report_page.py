@@ -263,7 +263,7 @@ def test_a_page_of_missing_numbers_is_a_page(assessments):
 @pytest.mark.parametrize("name", ["ten", "hostile"])
 def test_markdown_has_the_titles_of_the_page(pages, assessments, name):
     titles = re.findall(r'<h2 id="[\w-]+">([^<]+)</h2>', pages[name])
-    assert len(titles) == len(SECTIONS)
+    assert len(titles) >= len(SECTIONS)
     lines = assessments[name].to_markdown().splitlines()
     assert [line.removeprefix("## ") for line in lines if line.startswith("## ")] == titles
 

@@ -1,4 +1,4 @@
-"""The schedule trains every classifier once and before its units, and time left is a sum of means."""
+"""The schedule trains every classifier once and before its units."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ import pytest
 from study_folders import GRID, write_study
 
 from calibrant.studies import plan, read_recipe
-from calibrant.studies.execution import Schedule, TimeLeft
+from calibrant.studies.execution import Schedule
 from calibrant.studies.units import Pause, TimeIsUpError, Training, UnitTask, counted_warnings, limited
 
 
@@ -94,45 +94,6 @@ def test_the_first_repeat_comes_first(tmp_path):
     schedule = Schedule(units, all_is_there)
     repeats = [task.work.request.split.repeat for task in schedule.tasks()]
     assert repeats == [0] * 36 + [1] * 36
-
-
-# Time left
-
-
-def test_time_left_takes_the_nearest_mean():
-    """Two of beta on a at 1 second each, one of beta on b at the mean of beta, one of another at the mean of all."""
-    left = TimeLeft(jobs=1)
-    for data, calibrator in (("a", "beta"), ("a", "beta"), ("b", "beta"), ("b", "isotonic")):
-        left.expect({"data": data, "calibrator": calibrator})
-    left.seen({"data": "a", "calibrator": "beta"}, 1.0)
-    left.seen({"data": "c", "calibrator": "beta"}, 2.0)
-    left.seen({"data": "c", "calibrator": "vector"}, 6.0)
-    assert left.seconds() == 2 * 1.0 + 1.5 + 3.0
-
-
-def test_time_left_is_shared_by_the_workers():
-    left = TimeLeft(jobs=4)
-    for _ in range(8):
-        left.expect({"trial": "a"})
-    left.ended({"trial": "a"}, 2.0)
-    assert left.seconds() == 7 * 2.0 / 4
-
-
-def test_trainings_are_counted_apart():
-    left = TimeLeft(jobs=1)
-    left.expect({"data": "a", "classifier": "mlp"})
-    left.expect({"data": "a", "classifier": "mlp", "calibrator": "beta"})
-    left.seen({"data": "b", "classifier": "mlp"}, 10.0)
-    left.seen({"data": "a", "classifier": "knn", "calibrator": "beta"}, 1.0)
-    assert left.seconds() == 11.0
-
-
-def test_nothing_is_left_when_all_has_ended_without_being_run():
-    left = TimeLeft(jobs=1)
-    left.expect({"trial": "a"})
-    assert left.seconds() is None
-    left.ended({"trial": "a"}, None)
-    assert left.seconds() == 0.0
 
 
 # Limits and warnings in threads

@@ -1,5 +1,6 @@
 """Base classifiers of studies."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -7,9 +8,10 @@ import pytest
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 
-from calibrant.errors import RecipeError, StudyError
+from calibrant.errors import MissingExtraError, RecipeError, StudyError
 from calibrant.studies.classifiers import (
     CLASSIFIERS,
+    EncodedLabels,
     PairwiseSVC,
     SmallClassQDA,
     check_classifier,
@@ -26,6 +28,7 @@ QUICK = {
     "adas": {"n_estimators": 10},
     "mlp": {"max_iter": 20},
     "boosting": {"max_iter": 5},
+    "xgboost": {"n_estimators": 5},
 }
 
 
@@ -40,6 +43,12 @@ def fitted_scores(name, seed=0, n_classes=3, rows=slice(None), **parameters):
     X, y = blobs()
     spec = ClassifierSpec(name, name, {**QUICK.get(name, {}), **parameters})
     return scores_of(spec, trained(spec, seed, HERE, X[rows], y[rows]), X, n_classes).probabilities
+
+
+@pytest.fixture(autouse=True)
+def xgboost_is_optional(request):
+    if "xgboost" in request.node.name.rpartition("[")[2]:
+        pytest.importorskip("xgboost")
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
@@ -71,7 +80,8 @@ def test_a_class_without_rows_keeps_its_column(name):
 
 
 def test_the_parameters_of_the_programs():
-    made = {name: make_classifier(ClassifierSpec(name, name), 7, HERE).get_params() for name in CLASSIFIERS}
+    names = CLASSIFIERS.keys() - {"xgboost"}
+    made = {name: make_classifier(ClassifierSpec(name, name), 7, HERE).get_params() for name in names}
     assert made["forest"]["n_estimators"] == made["adas"]["n_estimators"] == 200
     assert made["knn"]["n_neighbors"] == 3
     assert made["tree"]["max_depth"] == 5
@@ -80,6 +90,26 @@ def test_the_parameters_of_the_programs():
     assert (made["svc-rbf"]["gamma"], made["svc-rbf"]["C"]) == (2.0, 1.0)
     assert made["logistic"]["estimator__solver"] == "liblinear"
     assert {made[name].get("random_state") for name in ("forest", "adas", "mlp", "tree", "svc-rbf")} == {7}
+
+
+def test_the_parameters_of_xgboost():
+    pytest.importorskip("xgboost")
+    made = make_classifier(ClassifierSpec("x", "xgboost", {"max_depth": 5}), 7, HERE).get_params()
+    assert (made["estimator__n_estimators"], made["estimator__max_depth"]) == (100, 5)
+    assert (made["estimator__random_state"], made["estimator__n_jobs"]) == (7, 1)
+
+
+def test_xgboost_that_is_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "xgboost", None)
+    with pytest.raises(MissingExtraError, match=r"xgboost is required .* pip install 'calibrant\[xgboost\]'"):
+        check_classifier(ClassifierSpec("x", "xgboost"), HERE)
+
+
+def test_encoded_labels_need_not_be_numbers_in_a_row():
+    X, y = blobs()
+    encoded = EncodedLabels(LogisticRegression()).fit(X, y * 3 + 1)
+    assert encoded.classes_.tolist() == [1, 4, 7]
+    np.testing.assert_array_equal(encoded.predict(X), 3 * LogisticRegression().fit(X, y).predict(X) + 1)
 
 
 def test_a_random_state_of_the_recipe_stays():

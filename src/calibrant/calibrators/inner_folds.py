@@ -38,6 +38,9 @@ SomeRows = tuple[NDArray[np.intp], Vector | None]
 # Differences of fewer nats are within rounding and the tolerance of searches.
 ROUNDING = 2e-5
 
+# A candidate worse than the best so far by this share of its loss, and by so many standard errors, ends the selection.
+CLEARLY_WORSE, CLEAR_ERRORS = 0.01, 3.0
+
 
 def inner_folds(data: LabelledPredictions, n_folds: int) -> list[Fold]:
     """Return up to ``n_folds`` folds that do not depend on the order of rows and classes.
@@ -146,7 +149,7 @@ class Choice(Generic[Candidate]):
     Attributes
     ----------
     candidates : list
-        The candidates, the simplest first.
+        The candidates that were evaluated, the simplest first.
     losses : ndarray of shape (C,)
         Mean held-out loss.
     standard_errors : ndarray of shape (C,)
@@ -172,7 +175,8 @@ def choose_by_folds(
     """Cross-validate candidates and select by the one-standard-error rule.
 
     The first candidate within one standard error of the lowest loss is selected: on a small calibration set the minimum is
-    mostly chance, and a larger model needs evidence.
+    mostly chance, and a larger model needs evidence. A candidate that is clearly worse than a simpler one ends the selection,
+    since larger models over-fit even more.
 
     Parameters
     ----------
@@ -190,22 +194,24 @@ def choose_by_folds(
     folds = inner_folds(data, n_folds)
     weights = np.concatenate([_weights(fold) for fold in folds])
     shares = weights / weights.sum()
+    losses = np.empty((0, len(weights)))
+    for candidate in candidates:
 
-    def held_out(piece: tuple[Candidate, Fold]) -> Vector:
-        candidate, fold = piece
-        mapped = fitted(data.take(fold.train_rows, fold.train_weights), candidate)
-        test = data.take(fold.test_rows, fold.test_weights)
-        return test.row_losses(loss, mapped(test.predictions))
+        def held_out(fold: Fold) -> Vector:
+            mapped = fitted(data.take(fold.train_rows, fold.train_weights), candidate)  # noqa: B023 (called at once)
+            test = data.take(fold.test_rows, fold.test_weights)
+            return test.row_losses(loss, mapped(test.predictions))
 
-    pieces = [(candidate, fold) for candidate in candidates for fold in folds]
-    of_pieces = in_threads(held_out, pieces, data.n_rows * data.n_classes)
-    losses = np.concatenate(of_pieces).reshape(len(candidates), -1)  # (C, rows held out)
-    mean = losses @ shares
-    # Losses of a row are correlated between candidates, so standard errors are of differences.
-    excess = losses - losses[np.argmin(mean)]
-    errors = np.sqrt((excess - (excess @ shares)[:, np.newaxis]) ** 2 @ shares / weights.sum())
+        of_folds = in_threads(held_out, folds, data.n_rows * data.n_classes)
+        losses = np.vstack([losses, np.concatenate(of_folds)])
+        mean = losses @ shares
+        # Losses of a row are correlated between candidates, so standard errors are of differences.
+        excess = losses - losses[np.argmin(mean)]
+        errors = np.sqrt((excess - (excess @ shares)[:, np.newaxis]) ** 2 @ shares / weights.sum())
+        if mean[-1] - mean.min() > max(CLEARLY_WORSE * abs(mean.min()), CLEAR_ERRORS * errors[-1]):
+            break
     best = int(np.argmax(mean - mean.min() <= np.maximum(errors, ROUNDING)))
-    return Choice(list(candidates), mean, errors, candidates[best])
+    return Choice(list(candidates[: len(losses)]), mean, errors, candidates[best])
 
 
 def _weights(fold: Fold) -> Vector:

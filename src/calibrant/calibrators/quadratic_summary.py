@@ -11,7 +11,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.objective import ConvexExpansion, EventMap, Family, Objective, QuadraticPenalty
 from calibrant.solvers import Solution, Status, bounded_newton, bracketed_newton
 
-__all__ = ["QuadraticLoss", "QuadraticSummary"]
+__all__ = ["QuadraticLoss", "QuadraticSummary", "weight_of_row"]
 
 
 # With more parameters the Hessian would be larger than a sample of the rows, and slower.
@@ -147,7 +147,7 @@ class QuadraticSummary(Summary):
     def condense(self, calibrator: Any, data: LabelledPredictions, n_rows: float, *, sampled: bool) -> None:
         weight = data.total_weight
         n_fitted = float(data.n_rows) if sampled else data.with_counting_weights().total_weight
-        surplus = weight / (_weight_of_row(weight, n_rows) * n_fitted)
+        surplus = weight / (weight_of_row(weight, n_rows) * n_fitted)
         family = calibrator.family(data.n_classes)
         state = calibrator._batch_state(data, n_fitted)
         objective = _batch_objective(calibrator, family, data, state)
@@ -161,7 +161,7 @@ class QuadraticSummary(Summary):
         total = loss.weight + data.total_weight
         family = calibrator._batch_family(data.n_classes)
         state = calibrator._faded_state(past, data, kept)
-        penalty = family.summed_penalty(total, surplus * _weight_of_row(total, n_rows))
+        penalty = family.summed_penalty(total, surplus * weight_of_row(total, n_rows))
         solution, loss = loss.updated(family, _batch_objective(calibrator, family, data, state), penalty)
         calibrator.memory_ = past | loss.memory(n_rows) | {"surplus": surplus} | state
         calibrator._use_batch(solution, data)
@@ -247,6 +247,6 @@ def _bracketed(mean: Any, start: float, lower: float, upper: float) -> Solution:
     )
 
 
-def _weight_of_row(total_weight: float, n_rows: float) -> float:
+def weight_of_row(total_weight: float, n_rows: float) -> float:
     """Return what a row weighs, one at most: larger weights count rows, smaller ones do not make them fewer."""
     return min(1.0, total_weight / n_rows)

@@ -24,6 +24,7 @@ __all__ = [
     "check_exists",
     "compare",
     "demo",
+    "drop_missing_option",
     "evaluate",
     "export",
     "fit",
@@ -120,15 +121,19 @@ def normalise_option(command: Command) -> Command:
     )(command)
 
 
+drop_missing_option = click.option(
+    "--drop-missing", is_flag=True, help="Drop rows in which a value is missing."
+)
+
 text_options = (
     click.option(
         "--separator",
         metavar="SIGN",
-        help="Sign between the cells of a text file: ';', '|', tab [by extension].",
+        help="Field separator of a CSV file: ';', '|', tab [by extension].",
     ),
-    click.option("--decimal", metavar="SIGN", help="Sign before decimals in a text file: '.' or ',' [.]."),
+    click.option("--decimal", metavar="SIGN", help="Decimal sign of a CSV file: '.' or ',' [.]."),
 )
-"""Options for the signs of text files."""
+"""Options for the separator and the decimal sign of CSV files."""
 
 
 def prediction_options(command: Command) -> Command:
@@ -138,12 +143,12 @@ def prediction_options(command: Command) -> Command:
         click.option(
             "--label",
             metavar="COLUMN",
-            help="Column with the true class [found by its name or values]; for an array, a file such as labels.npy.",
+            help="Column with the true class [inferred from names or values]; for an array, a file such as labels.npy.",
         ),
         click.option(
             "--space",
             type=click.Choice(SPACES),
-            help="Space of the scores [told by names, or by rows that sum to one].",
+            help="Space of the scores [inferred from column names, or from rows that sum to one].",
         ),
         click.option(
             "--as-declared",
@@ -167,7 +172,7 @@ def prediction_options(command: Command) -> Command:
             help="Class of a single score column [the last in sorted order].",
         ),
         normalise_option,
-        click.option("--drop-missing", is_flag=True, help="Drop rows in which a value is missing."),
+        drop_missing_option,
         *text_options,
     ]
     for option in reversed(options):
@@ -181,7 +186,7 @@ def remember_declared(context: click.Context, _: click.Parameter, given: bool) -
 
 
 def engine_options(command: Command) -> Command:
-    """Add who reads the rows."""
+    """Add the options for the engine that reads the rows."""
     command = click.option(
         "--address",
         metavar="URL",
@@ -192,7 +197,7 @@ def engine_options(command: Command) -> Command:
         type=click.Choice(["local", "dask", "spark"]),
         default="local",
         show_default=True,
-        help="Who reads the rows.",
+        help="Engine that reads the rows.",
     )(command)
 
 
@@ -330,6 +335,7 @@ def fit(engine: str, address: str | None, **options: Any) -> None:
 @normalise_option
 @click.option("--append", is_flag=True, help="Add columns instead of replacing the scores.")
 @click.option("--prefix", default="calibrated_", show_default=True, help="Prefix of added columns.")
+@drop_missing_option
 @text_options[0]
 @text_options[1]
 @engine_options
@@ -349,40 +355,40 @@ def apply(engine: str, address: str | None, **options: Any) -> None:
     "--output",
     type=click.Path(path_type=Path),
     required=True,
-    help="The file to write; its ending says what kind: .onnx, .pt2, .sql or .json.",
+    help="Output file; its extension determines the format: .onnx, .pt2, .sql or .json.",
 )
 @click.option(
     "--space",
     type=click.Choice(SPACES),
-    help="What the file takes [as in the fit].",
+    help="Space of the scores that the file takes [as in the fit].",
 )
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "float64"]),
-    help="Float type of scores and probabilities [usual for the kind of file].",
+    help="Float type of scores and probabilities [default of the format].",
 )
 @click.option(
     "--column",
     "columns",
     multiple=True,
     metavar="NAME",
-    help="Name of a column of scores [as in the fit]; once per class, in their order.",
+    help="Name of a score column [as in the fit]; repeat for every class, in order.",
 )
 @click.option("--dialect", help="Dialect of a .sql file: postgres, spark, bigquery, ... [duckdb].")
 @click.option(
     "--table",
     multiple=True,
     metavar="NAME",
-    help="Table of the scores in a .sql file [predictions]; repeat for schema and table.",
+    help="Table with the scores in a .sql file [predictions]; repeat for schema and table.",
 )
 @click.option(
-    "--keep", multiple=True, metavar="NAME", help="Other column to select in a .sql file; can be repeated."
+    "--keep", multiple=True, metavar="NAME", help="Further column to select in a .sql file. Repeatable."
 )
 def export(**options: Any) -> None:
-    """Write a saved calibrator to a file that another system runs.
+    """Export a saved calibrator to a file for another system.
 
-    CALIBRATOR is what 'calibrant fit' saved. The new file is applied to test rows
-    first, if its runtime is installed.
+    CALIBRATOR is a file saved by 'calibrant fit'. If the runtime of the export is
+    installed, its output on test rows is compared with the calibrator.
     """
     worker("exports", "export", options["calibrator"])(**options)
 
@@ -393,7 +399,7 @@ def export(**options: Any) -> None:
     "--against",
     type=click.Path(path_type=Path),
     required=True,
-    help="What 'calibrant fit' saved.",
+    help="Calibrator saved by 'calibrant fit'.",
 )
 def verify(**options: Any) -> None:
     """Compare an exported file with the calibrator on test rows.
@@ -421,6 +427,11 @@ DEFAULT_METHODS = "temperature,vector,isotonic,beta,shared-map,auto"
     "test_file",
     type=click.Path(path_type=Path),
     help="File with a test set, instead of cross-validation.",
+)
+@click.option(
+    "--test-label",
+    metavar="COLUMN",
+    help="Column with the true class of the test set, or a file such as labels.npy [as in FILE].",
 )
 @click.option("--metrics", metavar="NAMES", help="Further metrics, separated by commas.")
 @level_option

@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from math import ceil, isfinite, nan, sqrt
+from math import ceil, isnan, nan, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,11 +85,6 @@ class Measurement:
     definition: str
     method: str
     n_rows: int
-
-    @property
-    def excludes_value(self) -> bool:
-        """Whether the interval excludes the value, as for metrics that the bootstrap biases upwards."""
-        return isfinite(self.low) and isfinite(self.high) and not self.low <= self.value <= self.high
 
     def row(self) -> tuple[str, ...]:
         """Return the cells of a table."""
@@ -243,6 +238,8 @@ def _of_interval(
     )
     if interval.n_rows == 1:
         how = "no interval for a single row"
+    elif interval.note is not None and isnan(low):
+        how = interval.note
     return Measurement(
         name_of(metric), value, low, high, noise, p_value, describe(metric), how, interval.n_rows
     )

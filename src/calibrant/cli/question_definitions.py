@@ -8,6 +8,7 @@ import click
 from calibrant.cli.definitions import (
     SPACES,
     InOrder,
+    drop_missing_option,
     format_options,
     level_option,
     normalise_option,
@@ -28,13 +29,21 @@ __all__ = ["decisions", "multilabel", "multioutput", "subgroups"]
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="Number of columns that are crossed.",
+    help="Largest number of side columns that are combined.",
 )
 @click.option(
-    "--quantiles", type=click.IntRange(2), default=4, show_default=True, help="Parts of a column of numbers."
+    "--quantiles",
+    type=click.IntRange(2),
+    default=4,
+    show_default=True,
+    help="Number of quantile bins of a numeric column.",
 )
 @click.option(
-    "--min-rows", type=click.IntRange(1), default=30, show_default=True, help="Smaller segments are left out."
+    "--min-rows",
+    type=click.IntRange(1),
+    default=30,
+    show_default=True,
+    help="Smallest number of rows of a segment.",
 )
 @click.option(
     "--kind",
@@ -49,8 +58,7 @@ __all__ = ["decisions", "multilabel", "multioutput", "subgroups"]
 def subgroups(**options: Any) -> None:
     """Test calibration in subgroups of side columns, such as site, sex or age.
 
-    P-values allow for the search over all segments, and intervals hold for all
-    of them together.
+    P-values and intervals are adjusted for the search over all segments.
     """
     worker("questions", "subgroups", options["file"])(**options)
 
@@ -69,9 +77,10 @@ def subgroups(**options: Any) -> None:
 @level_option
 @format_options
 def decisions(**options: Any) -> None:
-    """Cost of decisions under a cost matrix, and net benefit for two classes.
+    """Compute the cost of decisions under a cost matrix, and net benefit.
 
-    With a calibrator, what recalibration is worth per 1,000 rows.
+    Net benefit is for two classes. With a calibrator, the gain from calibration
+    is printed per 1,000 rows.
     """
     worker("questions", "decisions", options["file"], options["calibrator"])(**options)
 
@@ -242,6 +251,7 @@ def fit_outputs(**options: Any) -> None:
 
 @multioutput.command(name="apply")
 @_output_options
+@drop_missing_option
 @click.option("--space", type=click.Choice(SPACES), help="Space of the scores [as in the fit].")
 @click.option(
     "--calibrator",

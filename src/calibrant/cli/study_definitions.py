@@ -21,7 +21,7 @@ def study_options(command: Command) -> Command:
     """Add the recipe, its data folder and its results file."""
     options = [
         click.argument("recipe", type=click.Path(path_type=Path)),
-        click.option("--form", metavar="NAME", help="A smaller or larger form of the recipe [complete]."),
+        click.option("--form", metavar="NAME", help="Form of the recipe, such as a small one [complete]."),
         click.option(
             "--data",
             type=click.Path(path_type=Path),

@@ -31,7 +31,7 @@ from calibrant.distributed.opening import EngineName, source_of
 from calibrant.distributed.source import PartitionedSource
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.numerics.log_odds_cells import cell_width
+from calibrant.numerics.rounding import cell_width
 from calibrant.objective import RowSource
 from calibrant.predictions import Predictions, read_only
 from calibrant.registry import make
@@ -217,7 +217,9 @@ def _fit_automatic(method: AutoCalibration, source: RowSource) -> None:
         sample,
         source.n_rows,
         source_of_counts,
-        lambda candidate: _fit(clone(candidate), source_of_counts, warn_of_absent=False),
+        lambda family: [
+            _fit(clone(candidate.calibrator), source_of_counts, warn_of_absent=False) for candidate in family
+        ],
     )
 
 

@@ -18,7 +18,7 @@ from calibrant.numerics.row_blocks import row_blocks
 from calibrant.options import check_level
 from calibrant.predictions import Predictions
 from calibrant.presentation.sentences import class_text, counted, p_text
-from calibrant.remedies import USE_TEST_OF_RESIDUALS
+from calibrant.remedies import USE_OTHER_TEST, USE_TEST_OF_RESIDUALS
 from calibrant.space import Space
 
 __all__ = [
@@ -409,11 +409,32 @@ def _caution(n_certain: int, scores: Vector) -> str | None:
     return f"{count} of exactly 0 or 1 count{'' if n_certain > 1 else 's'} as odds of {odds:.3g} to one; the fit depends on this"
 
 
+# Total variance of the outcomes, after weighting, below which the distribution of the likelihood ratio is rough.
+MIN_VARIANCE = 10.0
+
+
+def _of_small_variance(regression: LogisticLine) -> str | None:
+    """Return that few of the less probable outcomes are expected; None if there are enough."""
+    variances = expit(regression.scores) * expit(-regression.scores)
+    squares = float(regression.squares @ variances)
+    variance = float(regression.weights @ variances) ** 2 / squares if squares > 0 else 0.0
+    if variance >= MIN_VARIANCE:
+        return None
+    return (
+        f"the p-value is rough, since the total variance of the outcomes is {variance:.2g}, less than {MIN_VARIANCE:g}"
+        f"{USE_OTHER_TEST}"
+    )
+
+
 def fitted_line(
     regression: LogisticLine, event: str, level: float, interval: IntervalMethod, n_certain: int
 ) -> SlopeIntercept:
     """Return all estimates, intervals and tests; ``n_certain`` rows have a probability of exactly 0 or 1."""
-    caution = small_sample_caution(regression.n_rows) or _caution(n_certain, regression.scores)
+    caution = (
+        small_sample_caution(regression.n_rows)
+        or _caution(n_certain, regression.scores)
+        or _of_small_variance(regression)
+    )
     identity = regression.log_likelihood(regression.scores)
     large_inflation = inflation = np.ones(2)  # variance inflation of intercept and slope by weights
     if regression.one_outcome:

@@ -23,7 +23,7 @@ from calibrant.hypothesis_tests.spiegelhalter import SpiegelhalterSums
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.utility import OneClass, TopClasses, Utility
 from calibrant.numerics.cumulative import RANGE
-from calibrant.numerics.log_odds_cells import cell_width
+from calibrant.numerics.rounding import cell_width
 from calibrant.presentation.sentences import class_text
 
 __all__ = ["TestSums"]

@@ -7,9 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from calibrant.arrays import Float64Array
+from calibrant.arrays import Float64Array, IntArray
 from calibrant.errors import ParameterError
-from calibrant.intervals.groups import few_rows_of_a_class, few_unequal_groups, group_numbers
+from calibrant.intervals.few_units import (
+    effective_groups,
+    few_groups,
+    few_outcomes,
+    few_rows_of_a_class,
+    rare_rows,
+)
+from calibrant.intervals.groups import group_numbers
 from calibrant.intervals.interval import Interval
 from calibrant.intervals.resampling import (
     NO_VALUE,
@@ -17,12 +24,22 @@ from calibrant.intervals.resampling import (
     BootstrapOptions,
     Progress,
     Statistic,
+    expanded,
     resampled_interval,
     statistic_of,
     threads_for,
 )
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.declaration import check_metric, describe, floor_advice, is_declared, traits_of
+from calibrant.metrics.declaration import (
+    check_metric,
+    describe,
+    floor_advice,
+    is_declared,
+    is_positive_by_noise,
+    traits_of,
+)
+from calibrant.metrics.row_losses import prepared_losses
+from calibrant.numerics.cluster_variance import effective_number
 from calibrant.numerics.row_resampling import RowResampling
 from calibrant.options import check_flag
 
@@ -40,6 +57,7 @@ def bootstrap(
     n_resamples: int = 2000,
     stratify: bool = False,
     groups: Any = None,
+    uncorrected: bool = False,
     random_state: Any = 0,
     progress: Progress | None = None,
 ) -> Interval:
@@ -70,6 +88,9 @@ def bootstrap(
     groups : array of shape (n,), optional
         Group of each row, such as the patient. Rows of one group depend on each other, so complete groups are drawn
         (cluster bootstrap) :cite:`field2007`. Without it the interval would be too narrow.
+    uncorrected : bool, default=False
+        Whether to return the limits of the resamples as they are, also where their coverage is known to be below the
+        level, see the notes.
     random_state : int, Generator or None, default=0
         Seed or random generator. The same integer gives the same interval, with any number of threads.
     progress : function, optional
@@ -81,26 +102,27 @@ def bootstrap(
     Interval
         Resamples in which the metric is NaN are left out, with a warning; ``n_undefined`` is their number. If all
         resamples give the same value, the interval has zero width, with a warning. If the estimate lies
-        outside the interval, ``excludes_estimate`` is True and the printed sentence says so.
+        outside the interval, ``excludes_estimate`` is True and the printed sentence says so. Where no interval keeps its
+        level both ends are NaN, and ``note`` gives the reason.
 
     Notes
     -----
     **Biased metrics.** The interval covers sampling error, not bias. A plug-in calibration
     error, such as :func:`~calibrant.metrics.confidence_ece`, includes the noise of its bins, and a resample has twice
     that noise. Near calibration the percentile interval almost always lies above the true error, and
-    ``method="basic"`` corrects that only in part. An interval of the debiased square covers at any error.
-    :doc:`/measurements/coverage` has the simulated coverage.
+    ``method="basic"`` corrects that only in part. So metrics that are non-negative and positive by noise alone have no
+    interval: all plug-in binned errors, ``smooth_ece``, ``miscalibration``, and the cumulative and kernel density errors.
+    :doc:`/promises` has the simulated coverage that their intervals would have.
 
-    So use ``partial(debiased_ece, signed=True)``. Its interval is for the *squared* error; the
+    Use ``partial(debiased_ece, signed=True)`` instead. Its interval is for the *squared* error; the
     roots of its ends, or zero where they are negative, are an interval for the error. To show that there is an error at
-    all, use a test of calibration.
+    all, use a test of calibration. Means over rows and unbiased metrics, such as
+    ``lp_calibration_error`` and ``kernel_calibration_error``, have intervals too.
 
-    The same holds for other metrics that are non-negative and positive by noise alone: ``smooth_ece``,
-    ``miscalibration``, ``top_label_ece``, ``top_k_label_ece``, ``classwise_ece``, and to a lesser degree the
-    cumulative and kernel density errors. For good predictions the percentile interval of such a metric may lie
-    above its own estimate. It is then no interval for the true error; ``excludes_estimate`` is True, and the
-    printed sentence says so. Means over rows and unbiased metrics, such as
-    ``lp_calibration_error``, ``kernel_calibration_error`` and the signed ``debiased_ece``, are not affected.
+    **Few units.** With groups, weights or rare events, the distances of both ends from the median of the resamples are multiplied
+    by :math:`\sqrt{u / (u - 1)}\, t_{u - 1} / z` for u effective groups, rows or events :cite:`hesterberg2015`. There is no
+    interval for fewer than five of them, and where predictions expect effectively fewer than five of the less probable
+    outcomes: the size of losses that did not occur is unknown.
 
     **Metrics with weights that are not counts** (bias-corrected ones) treat a row that was drawn twice as one
     observation of double importance, so pairs of a row with itself do not bring back the bias.
@@ -115,9 +137,8 @@ def bootstrap(
     or pass fewer rows (a quarter of the rows doubles the width), and use ``progress``. BCa needs about 500
     more evaluations for its acceleration, which ``progress`` does not count.
 
-    **Coverage** of means, by simulation, is in :doc:`/promises`: slightly below the level for few rows, and clearly below it
-    for fewer than twenty rows of a rare class and for few groups of unequal sizes, for which ``note`` says so. For a
-    difference of losses use :func:`loss_difference`, which corrects for skewness and unequal groups.
+    **Coverage** of means, by simulation, is in :doc:`/promises`. For a difference of losses use :func:`loss_difference`, which
+    corrects for skewness.
 
     Examples
     --------
@@ -127,9 +148,16 @@ def bootstrap(
     accuracy(): 0.8, 95 % interval [0.72, 0.87] (percentile bootstrap, 100 rows, 2000 resamples)
     """
     options = BootstrapOptions(level, method, n_resamples, random_state, progress)
+    check_flag("uncorrected", uncorrected)
     check_metric(metric, sample_weight is not None)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
     resampling = _resampling(data, y_true, sample_weight, stratify, groups)
+    if not uncorrected and is_positive_by_noise(metric):
+        n_groups = None if groups is None else resampling.n_units
+        estimate = statistic_of(metric, data, y_proba)(None)
+        return _of_biased(
+            estimate, metric, options, _method_name(method, stratify, groups), "", data.n_rows, n_groups
+        )
     resampled = resampled_interval(
         partial(statistic_of, metric, data, y_proba),
         resampling,
@@ -144,7 +172,11 @@ def bootstrap(
         n_rows=data.n_rows,
         n_groups=None if groups is None else resampling.n_units,
     )
-    return _with_remark(found, data, groups, len(y_true), sample_weight)
+    if uncorrected:
+        return found
+    return _corrected(
+        metric, found, [data], _numbers(groups, len(y_true), sample_weight), options, resampled.centre
+    )
 
 
 def paired_bootstrap(
@@ -159,6 +191,7 @@ def paired_bootstrap(
     n_resamples: int = 2000,
     stratify: bool = False,
     groups: Any = None,
+    uncorrected: bool = False,
     higher_is_better: bool | None = None,
     random_state: Any = 0,
     progress: Progress | None = None,
@@ -179,7 +212,7 @@ def paired_bootstrap(
         Two predictions of the same rows, for example before and after calibration.
     sample_weight : array of shape (n,), optional
         Weights of the rows.
-    level, method, n_resamples, stratify, groups, random_state, progress
+    level, method, n_resamples, stratify, groups, uncorrected, random_state, progress
         As for :func:`bootstrap`.
     higher_is_better : bool, optional
         Whether a larger value is better; known for the metrics of this library.
@@ -195,7 +228,7 @@ def paired_bootstrap(
     -----
     For the mean of a loss over rows, :func:`loss_difference` gives the interval in closed form. Costs two
     evaluations of the metric per resample. A metric with an upward bias (see the notes of :func:`bootstrap`) has
-    it for both predictions, though not to the same degree.
+    it for both predictions, though not to the same degree; so there is no interval of a difference either.
 
     If the metric is infinite for both predictions, as :func:`~calibrant.metrics.log_loss` is if true classes
     had probability zero, their difference is undefined; use ``partial(log_loss, floor=1e-6)``.
@@ -209,6 +242,7 @@ def paired_bootstrap(
     (-0.125, True, 1.0)
     """
     options = BootstrapOptions(level, method, n_resamples, random_state, progress)
+    check_flag("uncorrected", uncorrected)
     check_metric(metric, sample_weight is not None)
     if higher_is_better is not None:
         check_flag("higher_is_better", higher_is_better)
@@ -220,6 +254,12 @@ def paired_bootstrap(
         of_first = statistic_of(metric, first, y_proba_first)
         of_second = statistic_of(metric, second, y_proba_second)
         return lambda counts: of_second(counts) - of_first(counts)
+
+    if not uncorrected and is_positive_by_noise(metric):
+        n_groups = None if groups is None else resampling.n_units
+        name = f"paired {_method_name(method, stratify, groups)}"
+        estimate = make_difference()(None)
+        return _of_biased(estimate, metric, options, name, ", second minus first", first.n_rows, n_groups)
 
     def why_undefined() -> str:
         both = [
@@ -251,23 +291,91 @@ def paired_bootstrap(
         n_groups=None if groups is None else resampling.n_units,
         probability_second_better=_share_better(resampled.values, higher_is_better),
     )
-    return _with_remark(found, first, groups, len(y_true), sample_weight)
+    if uncorrected:
+        return found
+    numbers = _numbers(groups, len(y_true), sample_weight)
+    return _corrected(metric, found, [first, second], numbers, options, resampled.centre)
 
 
-# With fewer rows of a rare class a resample often has far too few of them.
-FEW_EVENTS = 20
-
-
-def _with_remark(
-    found: Interval, data: LabelledPredictions, groups: Any, n_rows: int, sample_weight: Any
+def _corrected(
+    metric: Callable[..., Any],
+    found: Interval,
+    samples: list[LabelledPredictions],
+    groups: IntArray | None,
+    options: BootstrapOptions,
+    centre: float,
 ) -> Interval:
-    """Add why the interval may be too short."""
-    if groups is None:
-        remark = few_rows_of_a_class(data, FEW_EVENTS)
-    else:
-        remark = few_unequal_groups(group_numbers(groups, n_rows, sample_weight))
-    notes = [note for note in (found.note, remark) if note]
-    return replace(found, note="; ".join(notes)) if remark else found
+    """Widen an interval of few units, or withdraw it with the reason in its note."""
+    if (
+        found.note is not None
+        or np.isnan(found.low)
+        or not np.isfinite(found.estimate)
+        or samples[0].n_rows == 1
+    ):
+        return found
+    reason = _why_none(metric, samples, groups)
+    if reason is not None:
+        nothing = float("nan")
+        note = f"no interval, since {reason}"
+        return replace(found, low=nothing, high=nothing, probability_second_better=None, note=note)
+    n_units = min(_effective_units(samples[0], groups), float(rare_rows(samples[0]) or np.inf))
+    low, high = expanded((found.low, found.high), centre, n_units, options.level)
+    return replace(found, low=low, high=high)
+
+
+def _effective_units(data: LabelledPredictions, groups: IntArray | None) -> float:
+    """Return the effective number of groups, or of rows of unequal weights; infinite for rows of equal weights."""
+    if groups is not None:
+        return effective_groups(groups, data.weights)
+    number = np.inf if data.weights is None else effective_number(data.weights)
+    return number if number < NEARLY_EQUAL * data.n_rows else np.inf
+
+
+# Share of the rows above which their effective number is not worth a correction.
+NEARLY_EQUAL = 0.9
+
+
+def _of_biased(
+    estimate: float,
+    metric: Callable[..., Any],
+    options: BootstrapOptions,
+    method: str,
+    difference: str,
+    n_rows: int,
+    n_groups: int | None,
+) -> Interval:
+    """Return the value of a metric that is positive by noise alone, without an interval."""
+    nothing = float("nan")
+    return Interval(
+        estimate=estimate,
+        low=nothing,
+        high=nothing,
+        level=float(options.level),
+        method=method,
+        definition=f"{describe(metric)}{difference}",
+        n_rows=n_rows,
+        standard_error=nothing,
+        n_groups=n_groups,
+        note="no interval, since this metric is positive by noise alone, which resamples repeat; use "
+        "partial(debiased_ece, signed=True) or a test of calibration",
+    )
+
+
+def _why_none(
+    metric: Callable[..., Any], samples: list[LabelledPredictions], groups: IntArray | None
+) -> str | None:
+    """Return why no interval of resamples keeps its level; None if one does."""
+    data = samples[0]
+    reason = few_groups(_effective_units(data, groups), "row" if groups is None else "group")
+    reason = reason or few_rows_of_a_class(data)
+    if reason is None and is_declared(metric):
+        losses = prepared_losses(samples[-1].predictions, "brier")
+        reason = few_outcomes(data, [one.predictions for one in samples], losses)
+    return reason
+
+
+def _numbers(groups: Any, n_rows: int, sample_weight: Any) -> IntArray | None:
+    return None if groups is None else group_numbers(groups, n_rows, sample_weight)
 
 
 def _share_better(differences: Float64Array, higher_is_better: bool | None) -> float | None:

@@ -8,12 +8,13 @@ import numpy as np
 
 from calibrant.arrays import Float64Array, IntArray
 from calibrant.errors import CalibrationWarning, ParameterError
-from calibrant.intervals.groups import MIN_UNITS, few_rows_of_a_class, group_numbers
+from calibrant.intervals.few_units import few_groups, few_outcomes, few_rows_of_a_class
+from calibrant.intervals.groups import group_numbers
 from calibrant.intervals.interval import Interval
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.row_losses import Loss, check_loss, log_loss_ceiling, row_losses
+from calibrant.metrics.row_losses import Loss, check_loss, log_loss_ceiling, prepared_losses, row_losses
 from calibrant.numerics.cluster_variance import UnitMean
-from calibrant.options import check_level
+from calibrant.options import check_flag, check_level
 from calibrant.presentation.sentences import counted
 
 __all__ = ["loss_difference"]
@@ -29,6 +30,7 @@ def loss_difference(
     sample_weight: Any = None,
     groups: Any = None,
     level: float = 0.95,
+    uncorrected: bool = False,
 ) -> Interval:
     r"""Mean difference of a proper loss between two predictions of the same rows, with a paired t interval.
 
@@ -64,6 +66,8 @@ def loss_difference(
         Group of each row, such as the patient. Rows of one group may depend on each other; groups are independent.
     level : float, default=0.95
         Confidence level: intended coverage.
+    uncorrected : bool, default=False
+        Whether to return the interval also where its coverage is known to be below the level, see the notes.
 
     Returns
     -------
@@ -75,11 +79,14 @@ def loss_difference(
     -----
     Valid for held-out predictions: compare calibrators on rows that none of them was fitted to. With dependent rows
     the coverage is far below the level unless you pass ``groups``; :doc:`/promises` has simulated coverage. Where few
-    rows of large differences decide, such as rare events, the interval is longer on one side. With fewer than five rows of
-    the rarer of two classes a ``note`` says that it may be too short. Costs O(nK), memory O(n).
+    rows of large differences decide, such as rare events, the interval is longer on one side. Costs O(nK), memory O(n).
 
     Unequal weights reduce the effective sample size, :math:`W^2 / \sum_i w_i^2`; the degrees of freedom are that
-    minus one. With heavy-tailed weights the coverage is still below the level.
+    minus one.
+
+    There is no interval and no p-value, and ``note`` gives the reason, with fewer than five rows of the rarer of two classes
+    (if that is rare), with effectively fewer than five groups or rows, and where effectively fewer than eight of the less
+    probable outcomes are expected. In these cases large differences may exist that did not occur.
 
     If the log-loss of some row is infinite, because a true class had probability zero, there is no interval.
     If only one of the predictions has such rows, the difference is infinite, and positive if it is
@@ -102,6 +109,7 @@ def loss_difference(
     """
     check_level(level)
     check_loss(loss)
+    check_flag("uncorrected", uncorrected)
     ceiling = log_loss_ceiling(floor)
     if floor > 0 and loss != "log":
         raise ParameterError(f"floor is for loss='log', since the {loss} loss is finite; leave it out.")
@@ -114,7 +122,11 @@ def loss_difference(
     note = _why_infinite(*(int(np.count_nonzero(np.isinf(of_rows))) for of_rows in losses))
     found = _mean_with_error(differences, first.weights, numbers, note)
     low, high = found.limits(float(level)) if not np.isnan(found.mean) else (np.nan, np.nan)
-    note = note or _remark(found, first)
+    p_value = found.p_value
+    if note is None and found.n_units > 1 and not uncorrected:
+        note = _why_none(found, first, second, numbers, loss, ceiling)
+        if note is not None:
+            low = high = p_value = float("nan")
     return Interval(
         estimate=found.mean,
         low=low,
@@ -125,13 +137,13 @@ def loss_difference(
         n_rows=first.n_rows,
         standard_error=found.error,
         n_groups=None if groups is None else found.n_units,
-        p_value=found.p_value,
+        p_value=p_value,
         note=note,
     )
 
 
-# With fewer rows of a rare class the interval is rough.
-FEW_EVENTS = 5
+# The larger of two numbers, of the first and the second predictions, is compared with it.
+FEWEST_OUTCOMES = 8.0
 
 
 def _definition(loss: Loss, floor: float) -> str:
@@ -180,11 +192,28 @@ def _mean_with_error(
     return found
 
 
-def _remark(found: UnitMean, data: LabelledPredictions) -> str | None:
-    """Return why the interval may be too short; None if it is not."""
-    if found.degrees < MIN_UNITS - 1 and found.degrees < 0.9 * (found.n_units - 1):
-        number = f"{found.degrees + 1:.3g}"
-        return (
-            f"unequal weights reduce the effective sample size to {number}, so the interval may be too short"
-        )
-    return few_rows_of_a_class(data, FEW_EVENTS)
+def _why_none(
+    found: UnitMean,
+    first: LabelledPredictions,
+    second: LabelledPredictions,
+    groups: IntArray | None,
+    loss: Loss,
+    ceiling: float,
+) -> str | None:
+    """Return why the interval would not keep its level; None if it does."""
+    of_first, of_second = (prepared_losses(data.predictions, loss) for data in (first, second))
+
+    def difference(labels: IntArray) -> Float64Array:
+        with np.errstate(invalid="ignore"):
+            return np.minimum(of_second(labels), ceiling) - np.minimum(of_first(labels), ceiling)
+
+    effective = found.degrees + 1
+    reason = (
+        few_groups(effective, "row" if groups is None else "group")
+        if effective < 0.9 * found.n_units
+        else None
+    )
+    reason = reason or few_rows_of_a_class(first)
+    if reason is None and found.error > 0:
+        reason = few_outcomes(first, [first.predictions, second.predictions], difference, FEWEST_OUTCOMES)
+    return None if reason is None else f"no interval, since {reason}"

@@ -11,7 +11,7 @@ from threading import Event
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, stdtrit
 
 from calibrant.arrays import Float64Array, IntArray
 from calibrant.errors import CalibrationWarning, ParameterError
@@ -33,6 +33,7 @@ __all__ = [
     "acceleration",
     "basic_limits",
     "bca_limits",
+    "expanded",
     "percentile_limits",
     "replicates",
     "resampled_interval",
@@ -114,6 +115,24 @@ def bca_limits(
             return None
         ends.append(_quantile(ordered, float(ndtr(bias + moved / scale))))
     return Limits(*ends)
+
+
+def expanded(limits: tuple[float, float], centre: float, n_units: float, level: float) -> tuple[float, float]:
+    r"""Return limits further from the centre by :math:`\sqrt{u / (u - 1)}\, t_{u - 1} / z`, which makes up for few units.
+
+    Resamples of u units have the variance with denominator u instead of u - 1, and normal quantiles instead of those of
+    Student's t :cite:`hesterberg2015`.
+
+    >>> low, high = expanded((-1.959964, 1.959964), 0.0, 10, 0.95)
+    >>> round(low, 3), round(high, 3)
+    (-2.385, 2.385)
+    """
+    if not np.isfinite(n_units):
+        return limits
+    share = (1 + level) / 2
+    factor = float(stdtrit(n_units - 1, share) / ndtri(share) * (n_units / (n_units - 1)) ** 0.5)
+    low, high = (centre + factor * (end - centre) if np.isfinite(end) else end for end in limits)
+    return low, high
 
 
 def _quantile(ordered: Float64Array, share: float) -> float:
@@ -372,6 +391,14 @@ class Resampled:
     n_undefined: int
     method: str
     note: str | None = None
+
+    @property
+    def centre(self) -> float:
+        """Median of the values, reflected at the estimate for basic limits."""
+        if len(self.values) == 0:
+            return float("nan")
+        median = float(np.median(self.values))
+        return 2 * self.estimate - median if self.method == "basic" else median
 
     @property
     def standard_error(self) -> float:

@@ -17,18 +17,7 @@ from calibrant.metrics.events import EventChoice, EventScores
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
 from calibrant.predictions import Predictions
 
-__all__ = [
-    "BinnedMetric",
-    "Norm",
-    "NumberOfBins",
-    "Reduction",
-    "Strategy",
-    "check_fixed",
-    "check_norm",
-    "chosen_partition",
-    "chosen_scheme",
-    "gap_norms",
-]
+__all__: list[str] = []
 
 
 Strategy = Literal["uniform", "quantile"]

@@ -24,22 +24,7 @@ from calibrant.numerics.row_blocks import row_blocks
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
-__all__ = [
-    "EVENT_NAMES",
-    "EventKind",
-    "Mixture",
-    "Recalibrator",
-    "check_event_kind",
-    "check_folds",
-    "check_recalibrator",
-    "cross_folds",
-    "default_recalibrator",
-    "event_problems",
-    "recalibrated",
-    "recalibrator_for",
-    "recalibrator_name",
-    "simplex_minimiser",
-]
+__all__: list[str] = []
 
 
 EventKind = Literal["confidence", "classwise", "positive", "full"]

@@ -21,7 +21,7 @@ from calibrant.metrics.events import (
 from calibrant.numerics.cumulative import MAXIMUM, RANGE, PathStatistic, ScoreGroups
 from calibrant.predictions import Predictions
 
-__all__ = ["CumulativeStatistic", "chosen_statistic", "ks_calibration_error", "kuiper_calibration_error"]
+__all__ = ["ks_calibration_error", "kuiper_calibration_error"]
 
 CumulativeStatistic = Literal["kuiper", "ks"]
 """``"kuiper"``: the range of the cumulative residuals. ``"ks"``: their largest absolute value."""

@@ -13,22 +13,12 @@ from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
 from calibrant.metrics.events import confidences
 from calibrant.metrics.row_losses import MeanMetric
 from calibrant.numerics.reductions import row_sums
-from calibrant.numerics.rounding import SAME_COST, argmin_within_rounding
+from calibrant.numerics.rounding import argmin_within_rounding
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.options import check_share
 from calibrant.predictions import Predictions
 
-__all__ = [
-    "SAME_COST",
-    "bayes_decisions",
-    "check_columns",
-    "cost_gap",
-    "expected_cost",
-    "net_benefit",
-    "parsed_costs",
-    "parsed_without_labels",
-    "realised_cost",
-]
+__all__ = ["bayes_decisions", "cost_gap", "expected_cost", "net_benefit", "realised_cost"]
 
 Decisions = tuple[IntArray, Float64Array]
 """Decision of every row and its expected cost, both of shape (n,)."""

@@ -13,26 +13,7 @@ from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.predictions import Predictions
 
-__all__ = [
-    "NO_INTERVAL",
-    "Evaluator",
-    "MetricParts",
-    "MetricTraits",
-    "check_metric",
-    "declared_metrics",
-    "describe",
-    "evaluator",
-    "floor_advice",
-    "is_declared",
-    "is_positive_by_noise",
-    "is_two_sided",
-    "metric",
-    "one_number",
-    "options_of",
-    "parts_of",
-    "traits_of",
-    "with_one_number",
-]
+__all__ = ["MetricTraits", "describe"]
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])

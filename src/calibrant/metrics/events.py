@@ -16,22 +16,7 @@ from calibrant.numerics.simplex import softmax
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
-__all__ = [
-    "EventChoice",
-    "EventScores",
-    "EveryClass",
-    "Kind",
-    "PredictedClass",
-    "SingleClass",
-    "TopRanks",
-    "check_kind",
-    "check_two_classes",
-    "columns",
-    "confidences",
-    "events",
-    "float64_probabilities",
-    "mean_over_events",
-]
+__all__: list[str] = []
 
 
 Kind = Literal["confidence", "classwise", "positive"]

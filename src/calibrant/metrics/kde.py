@@ -16,7 +16,7 @@ from calibrant.metrics.declaration import MetricTraits, metric
 from calibrant.metrics.events import Kind, check_kind, mean_over_events
 from calibrant.numerics.reflected_kernel import linear_binning, reflected_convolution
 
-__all__ = ["effective_rows", "kde_ece", "rule_of_thumb", "standard_deviation", "triweight"]
+__all__ = ["kde_ece"]
 
 
 Convention = Literal["paper", "published"]

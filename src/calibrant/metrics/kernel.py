@@ -27,7 +27,7 @@ from calibrant.numerics.kernels import (
 )
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
 
-__all__ = ["Pairs", "Residuals", "check_block_size", "kernel_calibration_error"]
+__all__ = ["kernel_calibration_error"]
 
 
 Rows = slice | IntArray

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from calibrant.arrays import Float64Array, IntArray
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.decisions import SAME_COST
 from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
 from calibrant.numerics.reductions import row_sums
+from calibrant.numerics.rounding import SAME_COST
 from calibrant.numerics.row_blocks import BlockSums
 from calibrant.predictions import Predictions
 

@@ -11,7 +11,7 @@ from calibrant.label_matrix import LabelScores, parse_labelled
 from calibrant.metrics.declaration import check_metric
 from calibrant.options import check_choice
 
-__all__ = ["Average", "multilabel_score"]
+__all__ = ["multilabel_score"]
 
 Average = Literal["macro", "micro", "weighted", "none"]
 

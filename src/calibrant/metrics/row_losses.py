@@ -16,15 +16,7 @@ from calibrant.options import is_number
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
-__all__ = [
-    "Loss",
-    "LossesOf",
-    "MeanMetric",
-    "check_loss",
-    "log_loss_ceiling",
-    "prepared_losses",
-    "row_losses",
-]
+__all__: list[str] = []
 
 
 Loss = Literal["log", "brier", "spherical"]

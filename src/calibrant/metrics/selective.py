@@ -19,15 +19,7 @@ from calibrant.predictions import Predictions
 from calibrant.space import Space
 from calibrant.tabular import Tabular
 
-__all__ = [
-    "RiskCoverageCurve",
-    "accuracy_at_coverage",
-    "aurc",
-    "exact_confidences",
-    "excess_aurc",
-    "ranking_scores",
-    "risk_coverage_curve",
-]
+__all__ = ["RiskCoverageCurve", "accuracy_at_coverage", "aurc", "excess_aurc", "risk_coverage_curve"]
 
 
 @dataclass(frozen=True, eq=False)

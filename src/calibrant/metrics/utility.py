@@ -22,15 +22,7 @@ from calibrant.options import check_whole
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
-__all__ = [
-    "OneClass",
-    "OptimalDecision",
-    "Prospect",
-    "TopClasses",
-    "Utility",
-    "check_utility",
-    "utility_calibration_error",
-]
+__all__ = ["OneClass", "OptimalDecision", "Prospect", "TopClasses", "Utility", "utility_calibration_error"]
 
 Split = Callable[[Float64Array], tuple[FloatArray, FloatArray]]
 

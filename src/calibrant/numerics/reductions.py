@@ -1,4 +1,4 @@
-"""Row and column sums, row maxima, and the standard error of a weighted mean."""
+"""Row and column sums, running sums, row maxima, and the standard error of a weighted mean."""
 
 import numpy as np
 
@@ -10,6 +10,7 @@ __all__ = [
     "contiguous_row_sums",
     "row_maxima",
     "row_sums",
+    "running_sums",
     "standard_error_of_mean",
 ]
 
@@ -75,6 +76,29 @@ def column_sums(matrix: FloatArray) -> FloatArray:
     """
     totals: FloatArray = np.ones(len(matrix), matrix.dtype) @ matrix
     return totals
+
+
+# Up to this width a product with a triangle of ones is quicker than one sum after another.
+WIDEST_TRIANGLE = 48
+
+
+def running_sums(matrix: FloatArray, out: FloatArray, *, from_end: bool = False) -> FloatArray:
+    """Return the sums of the first 1, 2, ... entries of every row, or of the last ones, in ``out``, up to rounding.
+
+    >>> rows, out = np.array([[1.0, 2.0, 4.0]]), np.empty((1, 3))
+    >>> running_sums(rows, out).tolist(), running_sums(rows, out, from_end=True).tolist()
+    ([[1.0, 3.0, 7.0]], [[7.0, 6.0, 4.0]])
+    """
+    if matrix.shape[1] <= WIDEST_TRIANGLE:
+        ones = np.tri(matrix.shape[1], dtype=matrix.dtype)
+        with np.errstate(invalid="ignore", over="ignore"):
+            np.matmul(matrix, ones if from_end else ones.T, out=out)
+        # Zero times infinity is no zero.
+        if np.isfinite(out[:, 0 if from_end else -1]).all():
+            return out
+    step = -1 if from_end else 1
+    np.cumsum(matrix[:, ::step], axis=1, out=out[:, ::step])
+    return out
 
 
 def row_maxima(matrix: FloatArray) -> FloatArray:

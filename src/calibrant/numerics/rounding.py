@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import FloatArray
 
-__all__ = ["SAME_COST", "argmin_within_rounding", "midpoint", "rounded_to", "with_bits"]
+__all__ = ["SAME_COST", "argmin_within_rounding", "cell_width", "midpoint", "rounded_to", "with_bits"]
 
 
 def with_bits(values: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
@@ -82,3 +82,17 @@ def argmin_within_rounding(expected: NDArray[np.float64], largest: float, axis: 
     least = expected.min(axis=axis, keepdims=True) + SAME_COST * largest
     first: NDArray[np.intp] = np.argmax(expected <= least, axis=axis)
     return first
+
+
+# Cells per unit of log-odds for up to so many classes; fewer for more, so that all classes together stay as large.
+CELLS, CLASSES = 2**10, 16
+
+
+def cell_width(n_classes: int) -> float:
+    """Return the width of a cell of log-odds; scores move by at most half of it.
+
+    >>> cell_width(10), cell_width(1000)
+    (0.0009765625, 0.0625)
+    """
+    coarser = max(0, int(np.ceil(np.log2(n_classes / CLASSES))))
+    return 2.0**coarser / CELLS

@@ -5,6 +5,7 @@ Displays are created by ``from_predictions`` or ``from_estimator`` and plotted b
 """
 
 from calibrant.plots.bin_sensitivity import BinSensitivity, BinSensitivityDisplay, bin_sensitivity
+from calibrant.plots.binary_map_display import BinaryMapDisplay
 from calibrant.plots.calibration_belt_display import CalibrationBeltDisplay
 from calibrant.plots.class_probability_boxes import BoxStatistics, ClassProbabilityBoxDisplay
 from calibrant.plots.critical_difference_display import CriticalDifferenceDisplay
@@ -38,6 +39,7 @@ from calibrant.plots.temperature_histogram_display import TemperatureHistogramDi
 __all__ = [
     "BinSensitivity",
     "BinSensitivityDisplay",
+    "BinaryMapDisplay",
     "BoxStatistics",
     "CalibrationBeltDisplay",
     "ClassProbabilityBoxDisplay",

@@ -11,7 +11,7 @@ from calibrant.plots.display import PredictionDisplay, new_axes
 from calibrant.plots.simplex.triangle import class_columns
 from calibrant.plots.style import FAINT, INK, LABEL_SIZE, SERIES, TITLE_SIZE
 
-__all__ = ["BoxStatistics", "ClassProbabilityBoxDisplay", "weighted_quantile"]
+__all__ = ["BoxStatistics", "ClassProbabilityBoxDisplay"]
 
 
 SHARES = np.array([0.05, 0.25, 0.5, 0.75, 0.95])

@@ -46,6 +46,8 @@ class CriticalDifferenceDisplay(Display):
         Significance level.
     control : str or None
         Control method of the Bonferroni-Dunn test.
+    sides : {1, 2}
+        Whether the Bonferroni-Dunn test asks only if the control is better; the bar then extends to one side.
 
     Attributes
     ----------
@@ -68,6 +70,7 @@ class CriticalDifferenceDisplay(Display):
     test: Literal["nemenyi", "bonferroni-dunn"] = "nemenyi"
     alpha: float = 0.05
     control: str | None = None
+    sides: Literal[1, 2] = 2
 
     def __post_init__(self) -> None:
         self.groups = list(self.groups)
@@ -82,6 +85,7 @@ class CriticalDifferenceDisplay(Display):
         test: Literal["nemenyi", "bonferroni-dunn"] = "nemenyi",
         control: str | None = None,
         alpha: float = 0.05,
+        sides: Literal[1, 2] = 2,
         missing: Missing = "drop",
     ) -> Self:
         """Create the display from a table of results.
@@ -100,6 +104,8 @@ class CriticalDifferenceDisplay(Display):
             The control of the Bonferroni-Dunn test.
         alpha : float, default=0.05
             Significance level of the test.
+        sides : {1, 2}, default=2
+            One side is for Bonferroni-Dunn: is the control better than the others?
         missing : {"drop", "raise"}, default="drop"
             Whether to drop tasks with missing results, with a warning, or to raise an error.
         """
@@ -112,15 +118,16 @@ class CriticalDifferenceDisplay(Display):
                 f"it is {control!r} and the methods are {', '.join(study.methods)}."
             )
         averages = np.asarray(ranks_of(study.values, higher_is_better).mean(axis=0), dtype=np.float64)
-        difference = critical_difference(study.n_methods, study.n_tasks, test=test, alpha=alpha)
+        difference = critical_difference(study.n_methods, study.n_tasks, test=test, alpha=alpha, sides=sides)
         if control is None:
             groups = groups_without_difference(averages, difference, methods=study.methods)
         else:
             own = averages[study.methods.index(control)]
             order = np.argsort(averages, kind="stable")
-            near = [study.methods[k] for k in order if abs(averages[k] - own) < difference * (1 - 1e-12)]
+            gaps = averages - own if sides == 1 else np.abs(averages - own)
+            near = [study.methods[k] for k in order if gaps[k] < difference * (1 - 1e-12)]
             groups = [tuple(near)] if len(near) > 1 else []
-        return cls(study.methods, averages, difference, groups, study.n_tasks, test, alpha, control)
+        return cls(study.methods, averages, difference, groups, study.n_tasks, test, alpha, control, sides)
 
     def columns(self) -> dict[str, AnyArray]:
         """Return methods from best to worst with their average ranks and the numbers of their groups."""
@@ -160,7 +167,8 @@ class CriticalDifferenceDisplay(Display):
                 solid_capstyle="butt",
             )
         self._draw_ruler()
-        what = "Nemenyi" if self.control is None else f"Bonferroni-Dunn, against {self.control}"
+        dunn = "Bonferroni-Dunn" if self.sides == 2 else "one-sided Bonferroni-Dunn"
+        what = "Nemenyi" if self.control is None else f"{dunn}, against {self.control}"
         ax.set_title(
             f"Average ranks on {self.n_tasks} tasks ({what}, {100 * self.alpha:g} %)",
             fontsize=TITLE_SIZE,
@@ -173,7 +181,8 @@ class CriticalDifferenceDisplay(Display):
         if self.control is not None:
             own = float(self.average_ranks[self.methods.index(self.control)])
             reach = self.critical_difference
-            return [(max(own - reach, 1.0), min(own + reach, float(len(self.methods))))]
+            best = own if self.sides == 1 else max(own - reach, 1.0)
+            return [(best, min(own + reach, float(len(self.methods))))]
         ranks = dict(zip(self.methods, self.average_ranks.tolist(), strict=True))
         return [(ranks[group[0]], ranks[group[-1]]) for group in self.groups]
 

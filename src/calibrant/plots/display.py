@@ -12,7 +12,7 @@ from calibrant.errors import MissingExtraError, ParameterError
 from calibrant.predictions import Predictions
 from calibrant.tabular import Tabular
 
-__all__ = ["Display", "PredictionDisplay", "new_axes", "panels"]
+__all__ = ["Display"]
 
 
 RESOLUTION = 96  # of plots in notebooks, in dots per inch

@@ -15,7 +15,7 @@ from calibrant.metrics.utility import OneClass, TopClasses, Utility
 from calibrant.options import check_choice
 from calibrant.presentation.sentences import class_text
 
-__all__ = ["EventKind", "EventRows"]
+__all__: list[str] = []
 
 EventKind = Literal["auto", "confidence", "positive", "class", "top-label"]
 """Event and its score. ``"confidence"``: the predicted class is correct; its confidence. ``"positive"``: the second class of

@@ -25,7 +25,7 @@ from calibrant.plots.style import BAR, DIAGONAL, INK, LABEL_SIZE, SERIES, TITLE_
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
-__all__ = ["LatentFunction", "LatentFunctionDisplay", "latent_function"]
+__all__ = ["LatentFunction", "LatentFunctionDisplay"]
 
 
 ScoreAxis = Literal["log-probabilities", "logits"]

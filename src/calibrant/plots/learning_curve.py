@@ -28,7 +28,7 @@ from calibrant.registry import make
 from calibrant.space import Space
 from calibrant.tabular import Tabular, stacked_columns
 
-__all__ = ["Hyperbola", "LearningCurve", "LearningCurveDisplay", "learning_curve"]
+__all__ = ["LearningCurve", "LearningCurveDisplay", "learning_curve"]
 
 
 # Sizes smaller than the largest by more than this factor are not fitted.

@@ -19,7 +19,7 @@ from calibrant.plots.style import INK, LABEL_SIZE, TITLE_SIZE
 from calibrant.predictions import Predictions
 from calibrant.presentation.sentences import shortened
 
-__all__ = ["ConfusionChange", "LinearMapDisplay", "colour_limit", "thinned"]
+__all__ = ["ConfusionChange", "LinearMapDisplay"]
 
 
 # Purple and orange are safe for colour blindness; white is zero.

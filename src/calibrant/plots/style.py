@@ -4,24 +4,7 @@ from collections.abc import Sequence
 from textwrap import fill
 from typing import Any
 
-__all__ = [
-    "BAR",
-    "CAPTION_SIZE",
-    "DIAGONAL",
-    "FAINT",
-    "INK",
-    "INTERVAL",
-    "LABEL_SIZE",
-    "MARKERS",
-    "OVER",
-    "SERIES",
-    "TITLE_SIZE",
-    "UNDER",
-    "legend_above",
-    "look",
-    "thousands",
-    "write_caption",
-]
+__all__: list[str] = []
 
 
 # Okabe and Ito (2008), without black, which is used for diagonals and intervals.

@@ -16,6 +16,7 @@ from calibrant.report.evaluation_set import EvaluationSet, random_rows
 from calibrant.report.evidence import evidence_of
 from calibrant.report.method_selection import select_method
 from calibrant.report.recommendation import recommendation
+from calibrant.report.sections import further_numbers
 from calibrant.report.sections.binning import bin_sensitivities, cumulative_numbers
 from calibrant.report.sections.classes import class_rows
 from calibrant.report.sections.data import data_summary, origin_of_arrays, repeatability
@@ -180,6 +181,7 @@ def assess(
         selective = selective_rows(rows, after, level)
         subgroups = subgroup_numbers(rows, after, side, level, random_state)
         decisions = decision_numbers(rows, after, costs, level)
+        further = further_numbers(rows, after, level, random_state)
     with steps("errors"):
         bound = lower_bound(sample, level)
         errors = error_rows(sample, sample_after, bound, level, random_state)
@@ -224,6 +226,7 @@ def assess(
         origin=origin,
         subgroups=subgroups,
         decisions=decisions,
+        further=further,
     )
 
 

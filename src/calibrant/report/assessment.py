@@ -1,17 +1,13 @@
 """Assessment: the result of `assess`, with its output formats."""
 
-import html
 import json
 import os
-import webbrowser
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any, Self
 
-from calibrant.errors import CalibrationWarning, FileFormatError
-from calibrant.notices import warn_user
+from calibrant.errors import FileFormatError
 from calibrant.persistence.replacing import returned_and_written
 from calibrant.presentation import as_json, from_plain, to_plain
 from calibrant.report.contents import (
@@ -36,6 +32,8 @@ from calibrant.report.contents import (
     Verdict,
 )
 from calibrant.report.document import ReportSection, report_markdown, report_page, report_text
+from calibrant.report.sections import read_further_numbers
+from calibrant.report.viewing import framed, opened_page
 
 __all__ = ["SCHEMA", "Assessment"]
 
@@ -85,6 +83,8 @@ class Assessment:
         Calibration within segments of side columns, if these were given.
     decisions : DecisionNumbers or None
         Cost of decisions and net benefit, if costs were given.
+    further : dict
+        Numbers that sections measure themselves, by the name of the section.
     """
 
     title: str
@@ -108,10 +108,14 @@ class Assessment:
     origin: Origin | None = None
     subgroups: SubgroupNumbers | None = None
     decisions: DecisionNumbers | None = None
+    further: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as dictionaries, lists, strings and numbers, with the schema version as ``schema``."""
-        return {"schema": SCHEMA, **to_plain(self)}
+        plain = to_plain(self)
+        if not self.further:
+            del plain["further"]
+        return {"schema": SCHEMA, **plain}
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return everything as strict JSON, and write it to ``path`` if given.
@@ -141,7 +145,10 @@ class Assessment:
             raise FileFormatError(
                 f"the report has schema {schema}, and this version of calibrant reads up to {SCHEMA}; use a later version."
             )
-        return from_plain(cls, plain)
+        further = plain.pop("further", {})
+        if not isinstance(further, dict):
+            raise FileFormatError(f"report.further must be an object, but is {further!r}.")
+        return replace(from_plain(cls, plain), further=read_further_numbers(further))
 
     def to_markdown(
         self,
@@ -185,18 +192,10 @@ class Assessment:
 
     def open(self) -> Path:
         """Write the page to a temporary file, open it in the browser, and return its path."""
-        path = Path(mkdtemp(prefix="calibrant-"), "report.html")
-        self.to_html(path)
-        if not webbrowser.open(path.as_uri()):
-            warn_user(f"no browser was found; open {path} yourself.", CalibrationWarning)
-        return path
+        return opened_page(self.to_html())
 
     def __str__(self) -> str:
         return report_text(self)
 
     def _repr_html_(self) -> str:
-        page = html.escape(self.to_html(), quote=True)
-        return (
-            f'<iframe srcdoc="{page}" title="{html.escape(self.title, quote=True)}" '
-            'style="width: 100%; height: 80vh; border: 0"></iframe>'
-        )
+        return framed(self.to_html(), self.title)

@@ -1,6 +1,6 @@
 """The report as a document: its sections in their order, as an HTML page, as Markdown and as text for terminals."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,6 @@ from calibrant.export.json_file import interpreter_source
 from calibrant.presentation import (
     Document,
     Markup,
-    Section,
     as_markdown,
     as_text,
     count,
@@ -20,53 +19,17 @@ from calibrant.presentation.html import as_html_sections
 from calibrant.presentation.text import table_lines
 from calibrant.presentation.values import PLAIN, Range, decimals
 from calibrant.report.contents import Estimate
-from calibrant.report.sections.binning import bin_sensitivity_section, cumulative_section
+from calibrant.report.sections import ReportSection
+from calibrant.report.sections import sections as all_sections
 from calibrant.report.sections.changes import changes_section
-from calibrant.report.sections.classes import classes_section
-from calibrant.report.sections.data import data_section, settings_section
-from calibrant.report.sections.decisions import decision_section
-from calibrant.report.sections.decomposition import decomposition_section
-from calibrant.report.sections.example import example_section
-from calibrant.report.sections.methods import learning_section, methods_section
-from calibrant.report.sections.overview import lines_to_copy, recommendation_section, verdict_section
-from calibrant.report.sections.pitfalls import pitfalls_section
-from calibrant.report.sections.reliability import reliability_section
-from calibrant.report.sections.scores import errors_section, scores_section
-from calibrant.report.sections.selective import selective_section
-from calibrant.report.sections.subgroups import subgroup_section
-from calibrant.report.sections.terms import terms_section
-from calibrant.report.sections.tests import tests_section
+from calibrant.report.sections.overview import lines_to_copy
 
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
 
 __all__ = ["SECTIONS", "ReportSection", "report_document", "report_markdown", "report_page", "report_text"]
 
-ReportSection = Callable[["Assessment"], Section | None]
-"""Function that returns a section of a report, or None if there is nothing to show."""
-
-SECTIONS: tuple[ReportSection, ...] = (
-    verdict_section,
-    recommendation_section,
-    reliability_section,
-    scores_section,
-    errors_section,
-    selective_section,
-    decision_section,
-    subgroup_section,
-    decomposition_section,
-    tests_section,
-    classes_section,
-    cumulative_section,
-    bin_sensitivity_section,
-    methods_section,
-    learning_section,
-    example_section,
-    pitfalls_section,
-    data_section,
-    settings_section,
-    terms_section,
-)
+SECTIONS: tuple[ReportSection, ...] = all_sections()
 """All sections in their order."""
 
 # Patterns of the gaps in reliability diagrams.

@@ -16,11 +16,18 @@ from calibrant.hypothesis_tests import (
 )
 from calibrant.metrics import OneClass, TopClasses, brier_score, confidence_ece
 from calibrant.metrics.utility import Utility
+from calibrant.numerics.cluster_variance import UnitMean
 from calibrant.presentation import class_named, counted, p_text
 from calibrant.ranking import holm
 from calibrant.report.contents import Detectable, EventNumbers, TestRow
 from calibrant.report.evaluation_set import EvaluationSet, random_rows
-from calibrant.report.event_evidence import SMALLEST_VARIANCE, EventEvidence, event_evidence, rare_detectable
+from calibrant.report.event_evidence import (
+    SMALLEST_VARIANCE,
+    EventEvidence,
+    event_evidence,
+    rare_detectable,
+    weights_of_test,
+)
 from calibrant.report.method_selection import has_infinite_loss
 from calibrant.report.power import (
     CHI_SQUARE_BINS,
@@ -38,6 +45,9 @@ KERNEL_ROWS, KERNEL_NUMBERS, KERNEL_CLASSES = 1000, 10_000, 30
 # Rows and number of simulations for the null distribution of a binned error.
 SIMULATED_ROWS, SIMULATIONS = 20_000, 500
 EXACT_SIMULATIONS = 999
+
+# Effective number of groups, less one, from which on their variance decides.
+FEWEST_DEGREES = 4.0
 
 IMPOSSIBLE = "Events of probability zero"
 FOR_INFORMATION = "For information only; not used for the verdict."
@@ -135,7 +145,11 @@ def evidence_of(rows: EvaluationSet, sample: EvaluationSet, level: float, random
     if line is not None:
         results.append(_line_finding(line, event, is_valid))
     results.append(_chi_square(rows, event, is_valid))
-    results.append(_spiegelhalter(rows, is_valid))
+    results.append(
+        _spiegelhalter(rows, is_valid)
+        if rows.groups is None
+        else _grouped_spiegelhalter(rows, main.total_variance >= 2 * SMALLEST_VARIANCE)
+    )
     if rows.groups is None and not is_valid:
         results += _exact(sample, random_state)
     if rows.n_classes > 2 and rows.n_classes <= KERNEL_CLASSES and rows.n_rows >= 10:
@@ -272,6 +286,23 @@ def _spiegelhalter(rows: EvaluationSet, is_valid: bool) -> _Test:
         "Observed minus expected Brier score, standardised: positive for over-confident probabilities, negative for "
         "under-confident ones.",
         is_valid and result.caution is None,
+    )
+
+
+def _grouped_spiegelhalter(rows: EvaluationSet, is_valid: bool) -> _Test:
+    """Return Spiegelhalter's test with the variance between groups, whose weights are capped as in the cumulative test."""
+    p = rows.predictions.probabilities.astype(np.float64)
+    excess = np.einsum("ik,ik->i", p, p) - p[np.arange(rows.n_rows), rows.data.labels]
+    found = UnitMean.of(excess, weights_of_test(rows), rows.groups)
+    has_variance = np.isfinite(found.error) and found.error > 0
+    return _Test(
+        "Spiegelhalter's test",
+        "all probabilities",
+        found.mean / found.error if has_variance else 0.0,
+        found.p_value if has_variance else 1.0,
+        "Observed minus expected Brier score, divided by its standard error between groups: positive for over-confident "
+        "probabilities, negative for under-confident ones.",
+        is_valid and has_variance and found.degrees >= FEWEST_DEGREES,
     )
 
 

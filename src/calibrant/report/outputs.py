@@ -94,16 +94,15 @@ class OutputAssessment(SeveralAssessment):
         body = []
         for row in self.outputs:
             for number, one in enumerate(row.scores):
-                first = number == 0
                 body.append(
                     (
-                        Cell(row.output if first else ""),
-                        Cell(count(row.n_classes), value=row.n_classes) if first else Cell(""),
-                        Cell(count(row.n_known), value=row.n_known) if first else Cell(""),
+                        Cell(row.output),
+                        Cell(count(row.n_classes), value=row.n_classes),
+                        Cell(count(row.n_known), value=row.n_known),
                         Cell(one.metric),
                         Cell(Value(one.before)),
                         Cell(Value(one.after)),
-                        difference_cell(row.difference) if first else Cell(""),
+                        difference_cell(row.difference) if number == 0 else Cell(""),
                     )
                 )
         own = Table("labels", "Labels", columns, tuple(body))

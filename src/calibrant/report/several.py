@@ -3,6 +3,7 @@
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -22,6 +23,7 @@ from calibrant.presentation import (
 )
 from calibrant.presentation.values import decimals
 from calibrant.report.contents import Estimate
+from calibrant.report.viewing import framed, opened_page
 
 __all__ = ["SeveralAssessment", "mean_estimate"]
 
@@ -70,8 +72,15 @@ class SeveralAssessment(ABC):
         """Return everything as strict JSON, and write it to ``path`` if given."""
         return returned_and_written(as_json(to_plain(self)), path)
 
+    def open(self) -> Path:
+        """Write the page to a temporary file, open it in the browser, and return its path."""
+        return opened_page(self.to_html())
+
     def __str__(self) -> str:
         return as_text(self.document())
+
+    def _repr_html_(self) -> str:
+        return framed(self.to_html(), self.title)
 
 
 def mean_estimate(name: str, value: float, terms: NDArray[np.floating], level: float) -> Estimate:

@@ -25,7 +25,14 @@ from calibrant.studies.outputs import BaseOutputs, Part, averaged
 from calibrant.studies.own_code import check_reference, is_reference, load_object, one_line
 from calibrant.studies.specifications import CalibratorSpec
 
-__all__ = ["Calibrated", "calibrate", "check_calibrator", "make_calibrator", "needs_own_code"]
+__all__ = [
+    "Calibrated",
+    "calibrate",
+    "check_calibrator",
+    "fitted_calibrator",
+    "make_calibrator",
+    "needs_own_code",
+]
 
 
 Map = Callable[[Predictions], Predictions]
@@ -246,7 +253,7 @@ def calibrate(outputs: BaseOutputs, spec: CalibratorSpec, recipe_folder: Path, s
     started = time.perf_counter()
     maps, chosen = [], []
     for part in outputs.parts:
-        fitted, parameters = _fitted(part, spec, recipe_folder, seed)
+        fitted, parameters, _ = _fitted(part, spec, recipe_folder, seed)
         maps.append(fitted)
         chosen.append(parameters)
     fit_seconds = time.perf_counter() - started
@@ -352,23 +359,30 @@ def _seed(calibrator: Any, seed: int, parameters: Mapping[str, Any]) -> None:
         calibrator.set_params(random_state=seed)
 
 
-def _fitted(part: Part, spec: CalibratorSpec, recipe_folder: Path, seed: int) -> tuple[Map, dict[str, Any]]:
-    """Return the map fitted to a part, and its selected parameters."""
+def fitted_calibrator(part: Part, spec: CalibratorSpec, recipe_folder: Path, seed: int) -> Any:
+    """Return the calibrator fitted to a part; None if the models of inner folds are averaged."""
+    return _fitted(part, spec, recipe_folder, seed)[2]
+
+
+def _fitted(
+    part: Part, spec: CalibratorSpec, recipe_folder: Path, seed: int
+) -> tuple[Map, dict[str, Any], Any]:
+    """Return the map fitted to a part, its selected parameters and the calibrator, None if models are averaged."""
 
     def fit(rows: Predictions, labels: Any, parameters: Mapping[str, Any]) -> tuple[Map, Any]:
         calibrator = make_calibrator(spec, recipe_folder, seed, **parameters)
         return fitted_map(calibrator, rows, labels, spec.name), calibrator
 
-    def fit_all(parameters: Mapping[str, Any]) -> tuple[Map, dict[str, Any]]:
+    def fit_all(parameters: Mapping[str, Any]) -> tuple[Map, dict[str, Any], Any]:
         mapping, calibrator = fit(part.calibration, part.calibration_labels, parameters)
-        return mapping, {**parameters, **chosen_parameters(calibrator)}
+        return mapping, {**parameters, **chosen_parameters(calibrator)}, calibrator
 
     if not spec.grid:
         return fit_all({})
     native = natively_searched(spec, make_calibrator(spec, recipe_folder, seed))
     if native is not None:
         mapping, calibrator = fit(part.calibration, part.calibration_labels, native)
-        return mapping, chosen_parameters(calibrator)
+        return mapping, chosen_parameters(calibrator), calibrator
     best = None
     if spec.select == "training":
         best = best_on_path(part, spec, make_calibrator(spec, recipe_folder, seed))
@@ -382,4 +396,4 @@ def _fitted(part: Part, spec: CalibratorSpec, recipe_folder: Path, seed: int) ->
     ]
     if not maps:
         raise StudyError(f"calibrator {spec.name!r}: there are no folds to average over.")
-    return (lambda predictions: averaged([mapping(predictions) for mapping in maps])), dict(best)
+    return (lambda predictions: averaged([mapping(predictions) for mapping in maps])), dict(best), None

@@ -91,6 +91,11 @@ class StudyData:
         return len(self.classes)
 
     @property
+    def n_rows(self) -> int:
+        """Number of rows of all parts."""
+        return sum(len(part) for part in self._parts())
+
+    @property
     def has_features(self) -> bool:
         """Whether the rows have features, on which classifiers are trained."""
         return self._parts()[0].features is not None

@@ -4,8 +4,8 @@ import platform
 import re
 import threading
 import time
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import calibrant
 from calibrant.persistence.replacing import sweep
+from calibrant.studies.forecast import TimeLeft, sizes_of
 from calibrant.studies.outputs import OutputsCache
 from calibrant.studies.plan import Plan
 from calibrant.studies.recipe import check_own_code
@@ -23,86 +24,7 @@ from calibrant.studies.store import Store
 from calibrant.studies.units import Answer, Context, GridWork, Pause, Task, Training, Unit, UnitTask
 from calibrant.studies.workers import WorkerDiedError, Workers, opened, processors
 
-__all__ = ["Progress", "Schedule", "Summary", "TimeLeft", "run", "versions"]
-
-
-Group = tuple[Hashable, ...]
-
-
-class TimeLeft:
-    """Estimate the remaining time from the mean time of finished units.
-
-    The mean is over units with the same calibrator and data set if any is finished, otherwise over those with the same
-    calibrator, otherwise over all.
-
-    Examples
-    --------
-    >>> left = TimeLeft(jobs=2)
-    >>> for data in ("abalone", "abalone", "car"):
-    ...     left.expect({"data": data, "calibrator": "beta"})
-    >>> left.seconds() is None
-    True
-    >>> left.ended({"data": "abalone", "calibrator": "beta"}, 3.0)
-    >>> left.seconds()
-    3.0
-    """
-
-    def __init__(self, jobs: int) -> None:
-        self.jobs = max(1, jobs)
-        self._expected: Counter[Group] = Counter()
-        self._sums: defaultdict[Group, list[float]] = defaultdict(lambda: [0.0, 0.0])
-
-    def expect(self, labels: Mapping[str, Any]) -> None:
-        """Add a unit or training that will run."""
-        self._expected[_levels(labels)[0]] += 1
-
-    def seen(self, labels: Mapping[str, Any], seconds: float) -> None:
-        """Add the time of a unit or training of an earlier run."""
-        for group in _levels(labels):
-            sums = self._sums[group]
-            sums[0] += seconds
-            sums[1] += 1
-
-    def ended(self, labels: Mapping[str, Any], seconds: float | None) -> None:
-        """Remove an expected unit or training, and add its time unless it did not run."""
-        self._expected[_levels(labels)[0]] -= 1
-        if seconds is not None:
-            self.seen(labels, seconds)
-
-    def seconds(self) -> float | None:
-        """Return the seconds left; None before any time is known."""
-        total, known = 0.0, False
-        for group, count in self._expected.items():
-            mean = self._mean(_coarser(group)) if count > 0 else None
-            if mean is not None:
-                known = True
-                total += count * mean
-        if not known and any(count > 0 for count in self._expected.values()):
-            return None
-        return total / self.jobs
-
-    def _mean(self, groups: Iterable[Group]) -> float | None:
-        for group in groups:
-            if group in self._sums:
-                total, count = self._sums[group]
-                return total / count
-        return None
-
-
-def _levels(labels: Mapping[str, Any]) -> tuple[Group, ...]:
-    """Return the groups of a unit or training, the finest first."""
-    if "calibrator" in labels:
-        finest: Group = ("unit", labels["calibrator"], labels.get("data"))
-    elif "trial" in labels:
-        finest = ("trial", labels["trial"], None)
-    else:
-        finest = ("training", labels.get("classifier"), labels.get("data"))
-    return tuple(_coarser(finest))
-
-
-def _coarser(group: Group) -> Iterable[Group]:
-    for length in range(len(group), 0, -1):
-        yield group[:length]
+__all__ = ["Progress", "Schedule", "Summary", "run", "versions"]
 
 
 class Schedule:
@@ -262,7 +184,7 @@ class Progress:
     seconds : float
         Time since the start of the run.
     seconds_left : float or None
-        Estimated from the mean time of finished units; None before the first one.
+        Forecast from the times of finished units, see :class:`~calibrant.studies.forecast.TimeLeft`; None before the first one.
     """
 
     done: int
@@ -390,7 +312,7 @@ class _Session:
         self.counts = {DONE: 0, FAILED: 0, TOO_SLOW: 0}
         self.earlier_done = sum(record.status == DONE for record in earlier.values())
         self.n_earlier = len(earlier)
-        self.left = TimeLeft(workers.jobs)
+        self.left = TimeLeft(workers.jobs, sizes_of(plan.units))
         self._expect(earlier)
         self.start = time.perf_counter()
         self.number: int | None = None

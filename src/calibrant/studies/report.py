@@ -34,7 +34,7 @@ from calibrant.presentation.markdown import escaped, grid
 from calibrant.studies.execution import versions
 from calibrant.studies.pictures import DrawnPicture, draw_picture, has_units, pictures_of_predictions
 from calibrant.studies.pictures.kinds import Built
-from calibrant.studies.pictures.options import Probabilities
+from calibrant.studies.pictures.options import PictureOptions
 from calibrant.studies.results import (
     DONE,
     FAILED,
@@ -146,7 +146,7 @@ def _words_table(name: str, columns: tuple[Column, ...], rows: Iterable[Sequence
 
 def contents_of(
     results: Results,
-    predictions: Callable[[Results, Probabilities], Built] | None = None,
+    predictions: Callable[[Results, PictureOptions], Built] | None = None,
     runs: Sequence[Any] = (),
 ) -> ReportContents:
     """Compute all tables and figures of a recipe, and collect what was run."""

@@ -24,6 +24,7 @@ __all__ = [
     "AnyPlan",
     "Line",
     "Outcome",
+    "PlannedUnit",
     "Record",
     "Results",
     "columns_text",

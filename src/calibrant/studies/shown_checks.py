@@ -29,6 +29,7 @@ LABELS_OF_PICTURES = {
     "bars": ("by", "series"),
     "chosen": ("by",),
     "probabilities": (),
+    "fitted maps": (),
 }
 """Options of figures that are labels of units."""
 

@@ -41,6 +41,7 @@ __all__ = [
     "load",
     "place_of",
     "read_scores",
+    "size_of",
 ]
 
 
@@ -359,6 +360,15 @@ def load(spec: DataSpec, data_folder: Path | None, recipe_folder: Path, seed: in
         _LOADED.pop(next(iter(_LOADED)), None)
     _LOADED[key] = data
     return data
+
+
+def size_of(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) -> tuple[int, int] | None:
+    """Return the number of rows and of classes of a data set; None if it is generated, which would run its code."""
+    path = find_source(spec, data_folder, recipe_folder)
+    if path is None:
+        return None
+    data = _read(spec, path, data_folder, recipe_folder)
+    return data.n_rows, data.n_classes
 
 
 def _read(spec: DataSpec, path: Path, data_folder: Path | None, recipe_folder: Path) -> StudyData:

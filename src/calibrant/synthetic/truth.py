@@ -10,7 +10,7 @@ from scipy.special import xlogy
 from calibrant.arrays import Float64Array
 from calibrant.calibrator import Calibrator
 from calibrant.errors import ParameterError, PredictionError
-from calibrant.metrics.decisions import SAME_COST
+from calibrant.numerics.rounding import SAME_COST
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.options import check_whole
 from calibrant.predictions import Predictions

@@ -14,11 +14,11 @@ from calibrant.labelled_predictions import LabelledPredictions, shift_warning
 from calibrant.labels import encode_labels
 from calibrant.notices import warn_user
 from calibrant.predictions import Predictions
-from calibrant.presentation.sentences import counted
 from calibrant.remedies import CHECK_POSITIVE
 from calibrant.space import Space
 from calibrant.tables.class_matching import ClassMatch, Label, match_classes
 from calibrant.tables.columns import ScoreColumns
+from calibrant.tables.complete_rows import dropped_sentence
 from calibrant.tables.file_set import open_source
 from calibrant.tables.formats.csv import Dialect
 from calibrant.tables.roles import label_of
@@ -152,8 +152,7 @@ class PredictionFile:
             share = 100 * self._n_right / self._n_guessed
             found.append(f"only {share:.1f} % of the predicted classes are correct, so {CHECK_POSITIVE}.")
         if self._n_dropped:
-            verb = "was" if self._n_dropped == 1 else "were"
-            found.append(f"{counted(self._n_dropped, 'row')} with a missing value {verb} dropped.")
+            found.append(dropped_sentence(self._n_dropped))
         return [sentence for sentence in found if sentence is not None]
 
     @property

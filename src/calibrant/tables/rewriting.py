@@ -53,6 +53,7 @@ def rewrite(
     calibrated: Callable[[Any], NDArray[np.floating]],
     *,
     appended: Sequence[str] | None = None,
+    select: Callable[[Batch], Batch] | None = None,
     n_rows: int | None = None,
     progress: Progress | None = None,
 ) -> int:
@@ -73,6 +74,8 @@ def rewrite(
         Returns the new scores for these predictions, (n, K) for K columns or two classes.
     appended : sequence of str, optional
         Names of new columns for the new scores, instead of replacing the old ones. One name for an NPZ file.
+    select : function, optional
+        Returns the rows of a batch that are written, such as `CompleteRows`; by default all.
     n_rows : int, optional
         Number of rows per batch.
     progress : function, optional
@@ -81,7 +84,7 @@ def rewrite(
     Returns
     -------
     int
-        Number of rows.
+        Number of rows in the output.
     """
     path = check_output(source, output)
     for name in appended or []:
@@ -89,31 +92,38 @@ def rewrite(
             raise PredictionError(f"{source.path} has a column {name!r} already; choose another prefix.")
     parsed = ScoreParser(columns, space) if isinstance(space, Space) else space
     if isinstance(source, FileSet):
-        done = 0
+        written = 0
         for one in source.opened():
             target = path / one.path.relative_to(source.folder)
             target.parent.mkdir(parents=True, exist_ok=True)
-            done += rewrite(
+            written += rewrite(
                 one,
                 target,
                 columns,
                 parsed,
                 calibrated,
                 appended=appended,
+                select=select,
                 n_rows=n_rows,
-                progress=None if progress is None else partial(_add, progress, done),
+                progress=None if progress is None else partial(_add, progress, written),
             )
-        return done
-    done = 0
+        return written
+    writer = format_of(path).writer
+    if select is not None and not getattr(writer, "drops_rows", False):
+        raise ParameterError(f"{source.path}: rows cannot be dropped in this format; remove them first.")
+    done = written = 0
     with replacing(path) as stream:
         names = columns.names if appended is None else appended
-        sink = format_of(path).writer(stream, path, source, names, appended is not None)
+        sink = writer(stream, path, source, names, appended is not None)
         numbers = columns.names if appended is None else ()  # their text is needed if they are kept
         try:
             for batch in source.batches(n_rows or rows_per_batch(columns), None, numbers):
-                new = calibrated(parsed(batch))
-                sink.write(batch, new[:, 1:] if len(columns.classes) == 1 else new)
+                kept = batch if select is None else select(batch)
+                if kept.n_rows:
+                    new = calibrated(parsed(kept))
+                    sink.write(kept, new[:, 1:] if len(columns.classes) == 1 else new)
                 done += batch.n_rows
+                written += kept.n_rows
                 if progress is not None:
                     progress(done)
         except BaseException:
@@ -121,7 +131,7 @@ def rewrite(
                 sink.finish()  # closes the temporary file, which is then removed
             raise
         sink.finish()
-    return done
+    return written
 
 
 def _add(progress: Progress, before: int, done: int) -> None:

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -261,6 +261,9 @@ class Source(ABC):
 
 class Sink(ABC):
     """Writer of the batches of a source with new scores; everything else is unchanged."""
+
+    drops_rows: ClassVar[bool] = False
+    """Whether some of the rows of a source may be written."""
 
     @abstractmethod
     def write(self, batch: Batch, scores: NDArray[np.floating]) -> None:

@@ -5,9 +5,11 @@ import pytest
 from scipy.special import softmax
 from structured_rows import every_name, made, problem
 
+from calibrant import StructuredScaling
 from calibrant.errors import MissingClassWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.solvers import Status
+from calibrant.synthetic import tasks
 
 
 @every_name
@@ -87,3 +89,28 @@ def test_a_path_down_to_nothing_says_what_fits_of_their_own_say(name, dtype):
             assert fitted.solution_.status is alone.solution_.status
             assert fitted.solution_.value == pytest.approx(alone.solution_.value, abs=2e-8)
             assert fitted.solution_.status is Status.CONVERGED or strength == 0
+
+
+@pytest.mark.parametrize("class_terms", [None, "vector", "matrix"])
+def test_a_path_of_the_next_fold_has_the_losses_of_a_separate_fit(class_terms):
+    rows = tasks()["mixed"].sample(400, 0)
+    data = LabelledPredictions.parse(rows.predictions, rows.labels)
+    first, second = data.take(np.arange(300)), data.take(np.arange(100, 400))
+    strengths = [10.0, 0.1]
+    _, nearby = StructuredScaling(class_terms).fit_trial_path(first, strengths)
+    path, _ = StructuredScaling(class_terms).fit_trial_path(second, strengths, nearby)
+    for near, exact in zip(
+        path, StructuredScaling(class_terms).fit_path_labelled(second, strengths), strict=True
+    ):
+        assert near.solution_.value == pytest.approx(exact.solution_.value, abs=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_path_of_other_parameters_is_no_start():
+    rows = tasks()["mixed"].sample(300, 0)
+    data = LabelledPredictions.parse(rows.predictions, rows.labels)
+    two = data.take(np.flatnonzero(data.labels != 2))
+    _, nearby = StructuredScaling().fit_trial_path(two, [1.0])
+    [near], _ = StructuredScaling().fit_trial_path(data, [1.0], nearby)
+    [alone], _ = StructuredScaling().fit_trial_path(data, [1.0])
+    np.testing.assert_array_equal(near.weights_, alone.weights_)

@@ -10,7 +10,7 @@ from scipy.special import log_softmax, softmax
 from structured_rows import NAMES, every_name, made, problem
 
 from calibrant import Predictions, StructuredScaling, TemperatureScaling
-from calibrant.calibrators.structured import structured_scaling as structured_fit
+from calibrant.calibrators.structured import structured_rows as structured_fit
 from calibrant.errors import CalibrationWarning, MissingClassWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.solvers import Status

@@ -20,7 +20,7 @@ from calibrant.calibrators.structured.structured_map import (
     StructuredMap,
     structured_penalty,
 )
-from calibrant.calibrators.structured.structured_scaling import StructuredRows, mixed_scores
+from calibrant.calibrators.structured.structured_rows import StructuredRows, mixed_scores
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.linear_segments import LinearSegments
 from calibrant.objective import ArrayRows, ArraySource, CrossEntropy, Objective

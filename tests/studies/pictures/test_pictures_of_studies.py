@@ -109,6 +109,28 @@ def test_a_critical_difference_diagram_says_which_test_it_is():
         built(results, **entry, control="beta", test="nemenyi")
 
 
+def test_a_one_sided_bar_extends_to_the_worse_methods_only():
+    results = noisy(data=list("abcdef"), calibrator=CALIBRATORS)
+    entry = {"kind": "critical-difference", "measure": "log_loss", "control": "beta"}
+    display = built(results, **entry, sides=1).displays[""]
+    assert display.critical_difference == critical_difference(3, 6, test="bonferroni-dunn", sides=1)
+    ranks = dict(zip(display.methods, display.average_ranks, strict=True))
+    ((low, high),) = display._bars()
+    assert (low, high) == (ranks["beta"], min(ranks["beta"] + display.critical_difference, 3))
+    with pytest.raises(RecipeError, match="only the Bonferroni-Dunn test can be one-sided"):
+        built(results, kind="critical-difference", measure="log_loss", sides=1)
+
+
+def test_one_bar_joins_all_where_friedmans_test_does_not_reject():
+    results = noisy(data=list("abcdef"), calibrator=CALIBRATORS)
+    entry = {"kind": "critical-difference", "measure": "log_loss", "post_hoc_below": 1e-9}
+    drawn = built(results, **entry)
+    assert [set(group) for group in drawn.displays[""].groups] == [set(CALIBRATORS)]
+    assert drawn.notes[0].endswith(
+        "not below 1e-09, so there is no post-hoc test, and one bar joins all methods."
+    )
+
+
 @pytest.mark.parametrize(
     ("labels", "words"), [({"repeat": [0, 1]}, "splits"), ({"trial": ["t"], "seed": [0, 1]}, "seeds")]
 )
@@ -138,6 +160,15 @@ def test_words_on_the_horizontal_axis_keep_their_order():
     assert found["x"].tolist() == ["zebra", "ant"] * 2
 
 
+def test_words_can_have_places_on_the_horizontal_axis():
+    results = noisy(data=["zebra", "ant", "cow"], calibrator=["none", "beta"])
+    entry = {"kind": "lines", "x": "data", "measure": "log_loss", "places": {"ant": 2, "zebra": 8}}
+    found = numbers(results, **entry)
+    assert found["x"].tolist() == [2, 8] * 2
+    expected = means(results, "log_loss", "calibrator", "data")
+    assert found["mean"][:2] == pytest.approx([expected["none", "ant"], expected["none", "zebra"]])
+
+
 def test_measures_have_places_of_their_own():
     labels = [{"data": data, "calibrator": c} for data in "ab" for c in ("none", "beta")]
     results = sample(labels, [{"log_loss": float(k), "accuracy": 10.0 * k} for k in range(4)])
@@ -158,6 +189,27 @@ def test_series_of_trials_are_averaged_over_seeds():
     assert found["x"].tolist() == [0, 10, 0, 10]
     assert found["mean"].tolist() == [0.5, 1.5, 2.5, 3.5]
     np.testing.assert_allclose(found["sd"], np.sqrt(0.5))
+
+
+def test_a_regression_on_all_seeds_lies_near_a_smooth_curve():
+    """Twenty seeds of sin x with noise of 0.3: the mean of the posterior is closer to it than the means of the seeds."""
+    x = np.linspace(0, 6, 25)
+    generator = np.random.default_rng(0)
+    details = [
+        {"series": {"x": x.tolist(), "y": (np.sin(x) + 0.3 * generator.normal(size=25)).tolist()}}
+        for _ in range(20)
+    ]
+    results = sample(
+        [{"trial": "t", "seed": seed} for seed in range(20)], [{"final": 1.0}] * 20, details=details
+    )
+    entry = {"kind": "series", "trial": "t", "x": "x", "y": "y"}
+    smooth, raw = numbers(results, **entry, band="gp"), numbers(results, **entry)
+    error = np.abs(smooth["mean"] - np.sin(x))
+    assert np.sqrt(np.mean(error**2)) < np.sqrt(np.mean((raw["mean"] - np.sin(x)) ** 2))
+    assert (error < 4 * smooth["sd"]).all()
+    assert built(results, **entry, band="gp").notes == (
+        "Gaussian-process regression on all seeds; bands: ± one standard deviation of its posterior mean.",
+    )
 
 
 def test_bars_are_means_and_can_be_divided_by_one_of_them():
@@ -217,7 +269,7 @@ def test_where_nothing_is_done_nothing_is_drawn(entry):
         ),
         (
             {"name": "p", "kind": "lines", "measure": "log_loss", "x": "a", "band": "se"},
-            "band must be sd",
+            "band must be one of sd, gp",
         ),
         (
             {"name": "p", "kind": "lines", "measure": "log_loss", "x": "a", "log_x": 1},
@@ -245,7 +297,7 @@ def test_options_without_meaning_are_refused(entry, words):
 
 
 def test_every_kind_is_known():
-    assert set(BUILDERS) == set(KINDS) - {"probabilities"}
+    assert set(BUILDERS) == set(KINDS) - {"probabilities", "fitted maps"}
 
 
 # Drawing

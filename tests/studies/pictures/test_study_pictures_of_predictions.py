@@ -20,18 +20,28 @@ title = "Pictures"
 name = "scores"
 scores = "scores.npz"
 splits = { kind = "given" }
+calibrators = ["Uncal", "TempS"]
+[[data]]
+name = "maps"
+scores = "scores.npz"
+splits = { kind = "given", repeats = 1 }
+calibrators = ["TempS", "PTS", "Dirichlet"]
 [[data]]
 name = "features"
 features = "features.npz"
+calibrators = ["Uncal", "TempS"]
 [[data]]
 name = "trained once"
 features = "trained.npz"
 splits = { kind = "random", calibration_rows = 50 }
+calibrators = ["Uncal", "TempS"]
 [classifiers]
 tree = "tree"
 [calibrators]
 Uncal = "uncalibrated"
 TempS = "temperature"
+PTS = { method = "pts", parameters = { hidden = [] } }
+Dirichlet = { method = "dirichlet-l2", grid = { reg_lambda = [0.001, 10.0] }, folds = 2 }
 [splits]
 kind = "folds"
 repeats = 2
@@ -96,6 +106,38 @@ def test_a_diagram_of_one_class_and_one_for_every_class(study):
     assert built(study, data="scores", **{"class": 1}).displays[""].curves["TempS"].n_rows == 150
     classwise = built(study, data="scores", display="classwise", calibrators="TempS")
     assert set(classwise.displays["TempS"].columns()["label"].tolist()) == {0, 1, 2}
+
+
+def test_rows_of_all_repeats_can_be_put_together(study):
+    found = built(study, data="features", classifier="tree", calibrators=["Uncal"], repeats="all")
+    assert found.displays[""].columns()["count"].sum() == 600
+
+
+def test_a_diagram_for_every_class_comes_with_that_of_the_confidence(study):
+    found = built(study, data="scores", display="classwise", calibrators=["TempS"])
+    assert list(found.displays) == ["TempS-confidence", "TempS"]
+    confidence = built(study, data="scores", calibrators=["TempS"]).displays[""].columns()
+    for name, column in found.displays["TempS-confidence"].columns().items():
+        np.testing.assert_array_equal(column, confidence[name])
+
+
+@pytest.mark.parametrize(
+    ("display", "calibrator"),
+    [("temperatures", "PTS"), ("weights", "Dirichlet"), ("interpretation points", "Dirichlet")],
+)
+def test_fitted_calibrators_are_drawn(study, display, calibrator):
+    found = built(study, data="maps", kind="fitted maps", display=display, calibrators=[calibrator])
+    assert list(found.displays) == [""]
+    assert len(found.displays[""].plot().figure_.axes) > 0
+
+
+def test_latent_functions_share_their_axes(study):
+    parts = study[2]
+    found = built(study, data="maps", kind="fitted maps", display="latent functions", calibrators=["TempS"])
+    (function,) = found.displays[""].functions
+    fitted = TemperatureScaling().fit(_softmax(parts["val_logits"]), parts["val_y"])
+    slopes = np.diff(function.values) / np.diff(found.displays[""].scores)
+    np.testing.assert_allclose(slopes, fitted.inverse_temperature_, rtol=1e-6)
 
 
 def test_one_classifier_for_several_splits_is_found_and_counted_once(study):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from calibrant import DirichletCalibration
 from calibrant.studies import plan, read_recipe
 from calibrant.studies.own_code import load_object
 from data import DATA_FOLDER, load
@@ -14,6 +15,7 @@ from data import DATA_FOLDER, load
 FOLDER = Path(__file__).parents[3] / "studies" / "kull2019-uci"
 CHOICES = FOLDER / "kull2019-uci-choices.toml"
 
+DirichletWithFloor = load_object("with_floor.py:DirichletWithFloor", FOLDER)
 PlainL2 = load_object("plain_l2.py:PlainL2", FOLDER)
 RealAdaBoost = load_object("real_adaboost.py:RealAdaBoost", FOLDER)
 
@@ -32,9 +34,45 @@ def test_recipe_crosses_what_the_paper_crosses():
     assert [spec.name for spec in recipe.classifiers] == first_column("table_06.csv")[:-1]
     assert sorted({spec.name for spec in recipe.data} - {"shuttle"}) == first_column("table_04.csv")
     columns = list(lines_of(FOLDER / "figures" / "table_06.csv")[0])[1:]
-    assert [spec.name for spec in recipe.calibrators] == columns
+    names = [spec.name for spec in recipe.calibrators]
+    assert names[: len(columns)] == columns
+    assert all(name.removesuffix("-tiny") in columns for name in names[len(columns) :])
     splits = recipe.splits_of(recipe.data[0])
     assert (splits.repeats, splits.folds, splits.inner, splits.combine) == (5, 5, 3, "average")
+
+
+def test_columns_with_the_floors_of_the_program_differ_in_the_floor_only():
+    specs = {spec.name: spec for spec in read_recipe(FOLDER).calibrators}
+    floors = {name: spec.parameters["floor"] for name, spec in specs.items() if name.endswith("-tiny")}
+    assert floors == {f"{name}-tiny": 2.2e-308 for name in ("DirL2", "DirODIR", "TempS", "VecS")} | {
+        "Beta-tiny": 2.2e-16
+    }
+    for name in ("DirL2", "DirODIR"):
+        assert specs[f"{name}-tiny"].grid == specs[name].grid
+        assert specs[f"{name}-tiny"].select == specs[name].select
+
+
+@pytest.mark.parametrize("penalty", ["l2", "odir"])
+def test_a_dirichlet_map_with_the_default_floor_is_the_one_without(penalty):
+    """On rows without zeros no floor matters."""
+    generator = np.random.default_rng(2)
+    p = generator.dirichlet([1, 1, 1], 200)
+    y = np.array([generator.choice(3, p=row) for row in p])
+    plain = (
+        PlainL2(reg_lambda=0.02) if penalty == "l2" else DirichletCalibration(reg_lambda=0.02, reg_mu=0.02)
+    )
+    floored = DirichletWithFloor(2.2e-308, penalty, reg_lambda=0.02)
+    np.testing.assert_allclose(
+        floored.fit(p, y).predict_proba(p), plain.fit(p, y).predict_proba(p), atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_tables_of_the_main_paper_rank_seven_methods(number):
+    """Ranks 1 to 7 add up to 28, but for the rounding of seven numbers to one digit."""
+    for line in lines_of(FOLDER / "figures" / f"main_table_{number}.csv"):
+        ranks = [float(text) for name, text in line.items() if name != "classifier"]
+        assert sum(ranks) == pytest.approx(28, abs=0.35)
 
 
 def test_grids_are_those_of_the_program():

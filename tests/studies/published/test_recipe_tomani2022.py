@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from calibrant import ParameterizedTemperatureScaling
 from calibrant.studies import read_recipe
+from calibrant.studies.calibration import make_calibrator
 
 STUDY = Path(__file__).parents[3] / "studies" / "tomani2022"
 METHODS = ["Base", "IROvA", "IROvA-TS", "IRM", "PBMC", "DIAG", "TS", "ETS", "PTS"]
@@ -73,7 +75,11 @@ def test_recipe_can_be_read(form):
     """All methods, measures, tables and pictures are known."""
     recipe = read_recipe(STUDY, form=form)
     assert set(METHODS) <= {each.name for each in recipe.calibrators}
-    assert len(recipe.data) == (5 if form else 30)
+    assert len(recipe.data) == (5 if form else 32)
+    (published,) = (each for each in recipe.calibrators if each.name == "PTS paper")
+    made = make_calibrator(published, STUDY, 0)
+    settings = ParameterizedTemperatureScaling.as_published().get_params()
+    assert {**made.get_params(), "bounds": tuple(made.bounds)} == settings
     assert {table.name for table in recipe.tables} >= {
         "table-1-cifar",
         "table-4-imagenet",

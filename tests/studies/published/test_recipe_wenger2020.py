@@ -115,5 +115,5 @@ def test_recipe_can_be_read(form):
     """All methods, classifiers, measures, tables and pictures are known."""
     recipe = read_recipe(STUDY, form=form)
     assert [each.name for each in recipe.calibrators][: len(METHODS)] == METHODS
-    assert len(recipe.data) == (3 if form else 6)
+    assert len(recipe.data) == (3 if form else 8)
     assert len(recipe.classifiers) == (2 if form else 6)

@@ -14,6 +14,7 @@ from data import DATA_FOLDER, load
 STUDY = Path(__file__).parents[3] / "studies" / "wenger2020"
 MondrianForest = load_object("mondrian_forest.py:MondrianForest", STUDY)
 RealBoosting = load_object("real_boosting.py:RealBoosting", STUDY)
+training_epochs = load_object("epochs.py:training_epochs", STUDY)
 TemperatureAsGiven = load_object("temperature_as_given.py:TemperatureAsGiven", STUDY)
 
 
@@ -21,6 +22,26 @@ def digits():
     """Return training and test rows of images of digits."""
     X, y = load_digits(return_X_y=True)
     return X[:1200], y[:1200], X[1200:], y[1200:]
+
+
+def test_a_network_is_measured_after_every_epoch_and_calibrated_after_some(tmp_path):
+    """On random images of two rows of pixels, whose class is visible in one of them."""
+    generator = np.random.default_rng(0)
+    (tmp_path / "wenger").mkdir()
+    parts = {}
+    for name, n_rows in (("train", 300), ("test", 1500)):
+        y = generator.integers(0, 10, n_rows)
+        X = generator.integers(0, 256, (n_rows, 20))
+        X[np.arange(n_rows), y] = 255
+        parts |= {f"X_{name}": X.astype(np.uint8), f"y_{name}": y}
+    np.savez(tmp_path / "wenger" / "mnist.npz", **parts)
+    options = {"seed": 0, "data_folder": tmp_path, "rows": 200, "epochs": 4, "every": 2}
+    plain = training_epochs(**options)
+    calibrated = training_epochs(**options, calibrator="GPcalib")
+    assert plain["series"]["epoch"] == [1, 2, 3, 4]
+    assert calibrated["series"]["epoch"] == [2, 4]
+    assert plain["log_loss"] == plain["series"]["log_loss"][-1]
+    assert calibrated["log_loss"] < plain["log_loss"] + 0.05
 
 
 def test_mondrian_boxes_hold_the_rows_that_reach_them():

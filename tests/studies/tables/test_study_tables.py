@@ -14,6 +14,7 @@ from scipy.stats import friedmanchisquare, rankdata
 from study_samples import crossed, from_figures, sample
 
 from calibrant.errors import RecipeError
+from calibrant.ranking import critical_difference
 from calibrant.studies.report import table_markdown
 from calibrant.studies.tables import make_table, read_figures
 from calibrant.studies.tables.options import TableOptions
@@ -110,6 +111,51 @@ def test_a_zero_to_divide_by_gives_no_number():
     results = crossed(lambda calibrator, **_: float(calibrator == "b"), data=["d"], calibrator=["a", "b"])
     assert np.isnan(values_of(table_of(results, relative_to="a"))).all()
     assert "no column c" in table_of(results, relative_to="c").notes[0]
+
+
+def test_quotients_can_be_averaged_over_tasks():
+    """Two networks whose errors are 1 and 3 times, or 8 and 4, of which the second is the reference: 1/3 and 2."""
+    errors = {("a", "x"): 1.0, ("a", "y"): 3.0, ("b", "x"): 8.0, ("b", "y"): 4.0}
+    results = crossed(
+        lambda data, calibrator, **_: errors[data, calibrator],
+        group=["g"],
+        data=["a", "b"],
+        calibrator=["x", "y"],
+    )
+    mean = values_of(table_of(results, rows="group", relative_to="y", quotient="mean"))
+    np.testing.assert_allclose(mean, [[(1 / 3 + 2) / 2, 1]])
+    of_means = values_of(table_of(results, rows="group", relative_to="y"))
+    np.testing.assert_allclose(of_means, [[9 / 7, 1]])
+
+
+def test_columns_can_be_renamed_to_stand_beside_published_numbers(tmp_path):
+    (tmp_path / "published.csv").write_text("data,Beta\niris,0.25\n")
+    options = {
+        "renamed": {"beta": "Beta"},
+        "where": {"calibrator": ["none", "beta"]},
+        "figures": "published.csv",
+    }
+    table = table_of(study(), tmp_path, **options)
+    assert table.columns == ("none", "Beta")
+    assert table.cells[0][1].paper == 0.25
+    np.testing.assert_array_equal(values_of(table), values_of(table_of(study(), where=options["where"])))
+
+
+def test_there_is_no_post_hoc_test_unless_friedmans_test_rejects():
+    results = study()
+    p_value = friedmanchisquare(*values_of(table_of(results)).T).pvalue
+    assert p_value > 0.005
+    entry = {"ranks": True, "friedman": True}
+    notes = table_of(results, **entry, post_hoc_below=0.005).notes
+    assert notes[1] == "No post-hoc test, since the p-value of Friedman's test is not below 0.005."
+    assert "Critical difference" in table_of(results, **entry, post_hoc_below=0.999).notes[1]
+
+
+def test_a_one_sided_test_has_a_smaller_critical_difference():
+    for sides, name in ((1, "one-sided Bonferroni-Dunn"), (2, "Bonferroni-Dunn")):
+        difference = critical_difference(4, 3, test="bonferroni-dunn", sides=sides)
+        note = table_of(study(), ranks=True, friedman=True, sides=sides).notes[1]
+        assert f"({name}): {difference:.4g}" in note
 
 
 def test_ranks_within_rows_are_those_of_the_means():

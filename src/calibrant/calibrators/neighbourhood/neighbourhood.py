@@ -20,6 +20,7 @@ from calibrant.calibrators.neighbourhood.held_out_losses import (
 )
 from calibrant.calibrators.neighbourhood.points import Crop, Points, check_crop, cropped, settled_epsilon
 from calibrant.errors import CalibrationWarning, ParameterError
+from calibrant.fit_cost import announce_prediction
 from calibrant.graph import TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
@@ -70,6 +71,9 @@ GAIN_IN_BRIER_SCORE = 2.0
 # Smaller gains are rounding errors.
 ROUNDING = 1e-12
 
+# A log-loss that is higher than the lowest by this share, and by so many standard errors, ends the selection.
+CLEARLY_WORSE, CLEAR_ERRORS = 0.01, 3.0
+
 # Cache of the neighbourhoods of fitted calibrators, which are no part of the fitted state.
 _PREPARED: "WeakKeyDictionary[Neighbourhood, LocalMeans]" = WeakKeyDictionary()
 
@@ -83,12 +87,15 @@ class LocalMeans(ABC):
         Number of predictions per call, which bounds the memory of temporaries.
     numbers_per_row : int
         Numbers computed per prediction, to decide on the use of threads.
+    seconds_per_number : float
+        Expected processor time, to announce a long prediction; 0 if none is long.
     splits_rows : bool
         Whether several threads may call with separate rows. If not, :meth:`means` may use threads itself.
     """
 
     block_rows: int
     numbers_per_row: int = 1000
+    seconds_per_number: float = 0.0
     splits_rows: bool = True
 
     @abstractmethod
@@ -145,6 +152,10 @@ class Neighbourhood(Calibrator):
     def _different_sizes(self, sizes: list[float], most: float) -> list[float]:  # noqa: ARG002 (one method needs it)
         """Return the distinct sizes if training folds have at most this weight."""
         return sizes
+
+    def _stages(self, sizes: list[float], most: float) -> list[list[float]]:  # noqa: ARG002 (one method needs it)
+        """Return the sizes in groups; further groups are evaluated unless the end of the previous one is clearly worse."""
+        return [sizes]
 
     def _set_state(self, points: Points) -> None:
         """Set further fitted state for the selected size; nothing by default."""
@@ -215,6 +226,9 @@ class Neighbourhood(Calibrator):
         means = _PREPARED.get(self)
         if means is None:  # two threads may both make them, which does no harm
             means = _PREPARED[self] = self._fitted_means(size)
+        n_rows = len(probabilities)
+        expected = n_rows * means.numbers_per_row * means.seconds_per_number
+        announce_prediction(type(self).__name__, expected, n_rows)
         self._correct(means, probabilities, [size], keep)
         return Predictions(calibrated, Space.PROBABILITIES, predictions.classes)
 
@@ -260,8 +274,13 @@ class Neighbourhood(Calibrator):
         sizes = self._different_sizes(sizes, max(fold.train_weight for fold in folds))
         # Every fold is evaluated on its share of the points.
         tests = [_some(fold.test(), max(1, MOST_JUDGED // len(folds))) for fold in folds]
-        of_folds = [self._held_out(fold, test, sizes) for fold, test in zip(folds, tests, strict=True)]
-        losses = [PointLosses.joined(list(parts)) for parts in zip(*of_folds, strict=True)]
+        losses: list[PointLosses] = []
+        for stage in self._stages(sizes, max(fold.train_weight for fold in folds)):
+            of_folds = [self._held_out(fold, test, stage) for fold, test in zip(folds, tests, strict=True)]
+            losses += [PointLosses.joined(list(parts)) for parts in zip(*of_folds, strict=True)]
+            if _is_clearly_worse(losses[-1], min(losses, key=lambda of_size: of_size.mean_log)):
+                break
+        sizes = sizes[: len(losses)]
         nothing = PointLosses.joined(
             [uncalibrated_losses(test, floor, self.crop, self.epsilon_) for test in tests]
         )
@@ -316,6 +335,12 @@ class Neighbourhood(Calibrator):
         rounding = 1 + float(np.finfo(points.probabilities.dtype).eps)
         harmful = np.average(losses, weights=judged.weights) > nothing * rounding
         return f"{self._size_name}={size:g}: {Status.IDENTITY.value}." if harmful else None
+
+
+def _is_clearly_worse(losses: PointLosses, best: PointLosses) -> bool:
+    """Tell whether losses are so much higher than the best ones that sizes beyond need no look."""
+    (excess, error), _ = losses.excess(best)
+    return excess > max(CLEARLY_WORSE * best.mean_log, CLEAR_ERRORS * error)
 
 
 def _some(points: Points, most: int) -> Points:

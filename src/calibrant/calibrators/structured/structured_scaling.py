@@ -1,252 +1,39 @@
 """Structured scaling: temperature scaling with a shared monotone map and penalised class-wise terms."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
 
-from calibrant.arrays import FloatArray, Vector
+from calibrant.arrays import Vector
 from calibrant.calibrator import Traits
 from calibrant.calibrators.identity_check import is_worse_than_identity
 from calibrant.calibrators.parametric import ParametricCalibrator
-from calibrant.calibrators.scaling.temperature_fit import (
-    bounded_steepness,
-    fit_inverse_temperature,
-    scrambled_key,
-)
-from calibrant.calibrators.structured.shared_segments import RowScales, SharedSegments, mean_features
-from calibrant.calibrators.structured.structured_map import (
-    ClassTerms,
-    StructuredCurvature,
-    StructuredMap,
-    structured_penalty,
-)
+from calibrant.calibrators.structured.shared_segments import RowScales, SharedSegments
+from calibrant.calibrators.structured.structured_map import ClassTerms, StructuredMap, structured_penalty
+from calibrant.calibrators.structured.structured_rows import ROUGH, NearbyPath, StructuredRows, mixed_scores
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.fit_cost import FitCost
-from calibrant.graph import TracedPredictions, Value
+from calibrant.graph import TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
-from calibrant.numerics.linear_segments import LinearSegments, summed_quantiles
-from calibrant.numerics.reductions import row_maxima
-from calibrant.objective import Block, Expansion, Family, FeatureRows, RowSource, logits
-from calibrant.objective.family import Features
+from calibrant.numerics.linear_segments import LinearSegments
+from calibrant.objective import Family, RowSource
 from calibrant.options import check_flag, check_not_negative, check_whole
-from calibrant.solvers import Solution, Status, newton_steps
+from calibrant.solvers import Solution, Status
 
 __all__ = ["StructuredScaling"]
 
 
-# Gaps to the largest logit are clipped here, so that products with them stay finite in float32.
-FURTHEST = 1e30
-
-# A smaller uniform share would underflow in float32.
-LEAST_FLOOR = 1e-30
-
-
-def mixed_scores(inverse_temperature: float, uniform_share: float) -> Features:
-    r"""Return the features x = log q of a row.
-
-    .. math:: q = (1 - \varepsilon) \,\mathrm{softmax}(a z) + \varepsilon / K
-
-    Never overflows; the same for logits and for their softmax.
-
-    >>> from calibrant import Predictions
-    >>> predictions = Predictions.from_logits([[0.0, -1e6]])
-    >>> np.exp(mixed_scores(1.0, 0.02)(predictions))
-    array([[0.99, 0.01]])
-    """
-
-    def formula(given: TracedPredictions) -> Value:
-        logits = given.logits
-        gaps = ((logits - logits.row("max")) * inverse_temperature).clip(low=-FURTHEST)
-        floor = uniform_share / given.n_classes
-        if floor > LEAST_FLOOR:
-            return gaps.softmax().affine(1 - uniform_share, floor).log(floor / 2)
-        tempered = gaps.log_softmax()
-        if floor == 0:
-            return tempered
-        # log(e^x + floor), the larger of the two plus the softplus of their negative distance.
-        above = tempered - float(np.log(floor))
-        return tempered.maximum(tempered.affine(0.0, np.log(floor))) + (
-            above.function("absolute") * -1.0
-        ).function("softplus")
-
-    return Features(formula)
-
-
-# Bounds of the inverse temperature, relative to a start.
-REACH = 1e3
-
-# Beyond this number of features, knots come from a sample of the rows.
-KNOT_ENTRIES = 2**21
-
-# Entries from which on float32 stays float32, and size of the sample for a start.
-MANY_ENTRIES, SAMPLE_ENTRIES = 2**21, 2**20
-
-# In nats, before the last step, after which the error is about the square of it.
-TOLERANCE, TOLERANCE_OF_FLOAT32, ROUGH = 1e-8, 1e-5, 1e-4
-
-
 @dataclass(eq=False)
-class StructuredRows:
-    """Features of the calibration set, at its best temperature and mixed with the uniform distribution, and fits to them.
-
-    Fits share temperature, features and knots, and have warm starts.
-
-    Attributes
-    ----------
-    inverse_temperature : float
-        The best one; 1 if it diverges because all rows are correct.
-    uniform_share : float
-        Weight of the uniform distribution.
-    identity_loss : float
-        Mean log-loss of the uncalibrated predictions.
-    rows : FeatureRows
-        See :func:`~calibrant.calibrators.structured.structured_scaling.mixed_scores`; weights average at least one.
-    segments : SharedSegments or None
-        Knots of the shared map.
-    """
-
-    inverse_temperature: float
-    uniform_share: float
-    identity_loss: float
-    rows: FeatureRows
-    segments: SharedSegments | None = None
-    _last: Expansion | None = None
-    _curvature: StructuredCurvature | None = None
-
-    @classmethod
-    def of(
-        cls, source: RowSource, mixing: float, shared_map: bool, n_segments: int, row_knots: int
-    ) -> "StructuredRows":
-        """Fit and apply the temperature, mix with the uniform distribution, and place the knots."""
-        source = source.with_counting_weights()
-        raw = source.features(logits)
-        tempered = fit_inverse_temperature(raw, bounds=_bounds(raw))
-        inverse_temperature = bounded_steepness(tempered)
-        uniform_share = mixing / (source.total_weight + mixing)
-        features = mixed_scores(inverse_temperature, uniform_share)
-        found = cls(inverse_temperature, uniform_share, tempered.identity_loss, source.features(features))
-        if shared_map:
-            found.segments = found._shared_segments(n_segments, row_knots)
-        if found.n_entries < MANY_ENTRIES:
-            # Hessian products in float32 lose nearly flat directions.
-            found.rows = source.features(lambda given: features(given).astype(np.float64, copy=False))
-        return found
-
-    @property
-    def n_entries(self) -> int:
-        """Number of features of all rows."""
-        return self.rows.n_rows * self.rows.n_columns
-
-    def _shared_segments(self, n_segments: int, row_knots: int) -> SharedSegments:
-        """Return up to ``n_segments`` segments of equal information, and knots among the means of the rows."""
-        rows, size = self.rows, KNOT_ENTRIES // self.rows.n_columns
-        sample = rows if rows.n_rows <= size else rows.sample(size, scrambled_key)
-        scores = LinearSegments(_quantiles(sample, np.arange(1, n_segments) / n_segments, _information))
-        of_rows = None
-        if row_knots:
-            knots = _quantiles(rows, (np.arange(row_knots) + 0.5) / row_knots, _means)
-            of_rows = RowScales(knots) if len(knots) > 1 else None
-        return SharedSegments(scores, of_rows)
-
-    def solve(self, family: Family) -> Solution:
-        """Fit one strength; the loss may exceed that of the identity."""
-        exact = self.rows.dtype == np.float64
-        objective = family.objective(self.rows, exact=exact)
-        if self._last is not None:
-            # The same map, so that cached features are reused.
-            objective = self._last.objective.with_penalty(objective.penalty)
-        with objective.open():
-            if self._last is None:
-                expansion = objective.expand(self._start(family))
-            else:
-                expansion = self._last.with_penalty_of(objective)
-            solution, self._last, self._curvature = newton_steps(
-                objective,
-                expansion,
-                family.lower(),
-                tolerance=TOLERANCE if exact else TOLERANCE_OF_FLOAT32,
-                curvature=self._curvature,
-                confirm_runaway=True,
-            )
-            if expansion is not self._last:
-                expansion.discard()
-        return replace(solution, identity_loss=self.identity_loss)
-
-    def _start(self, family: Family) -> Vector:
-        """Return the start: the identity, or for many entries the shared map of a sample.
-
-        A sample suffices for the few parameters of the shared map, and not for class-wise terms.
-        """
-        logit_map = family.map
-        start = logit_map.identity()
-        if not isinstance(logit_map, StructuredMap) or self.segments is None or self.n_entries < MANY_ENTRIES:
-            return start
-        alone = StructuredMap(logit_map.n_classes, self.segments, None)
-        penalty = family.mean_penalty(self.rows.total_weight)
-        of_slopes = slice(alone.n_parameters)
-        few = replace(
-            family,
-            map=alone,
-            penalty=replace(
-                penalty, strengths=penalty.strengths[of_slopes], center=penalty.center[of_slopes]
-            ),
-            penalty_in_rows=None,
-        )
-        sample = self.rows.sample(SAMPLE_ENTRIES // self.rows.n_columns, scrambled_key)
-        objective = few.objective(sample, exact=False)
-        with objective.open():
-            found, _, _ = newton_steps(
-                objective,
-                objective.expand(alone.identity()),
-                alone.lower(),
-                tolerance=ROUGH,
-                confirm_runaway=True,
-            )
-        start[of_slopes] = found.theta
-        return start
-
-
-def _quantiles(
-    rows: FeatureRows, shares: Vector, weighted: Callable[[Block], tuple[FloatArray, FloatArray]]
-) -> Vector:
-    with rows.passes(rows.n_columns) as summed:
-        return summed_quantiles(summed, weighted, shares, float(np.finfo(rows.dtype).eps))
-
-
-def _information(block: Block) -> tuple[FloatArray, FloatArray]:
-    """Return all features, weighted by q (1 - q), their variance, times the weight of the row."""
-    features = block.features.astype(np.float64)
-    return block.features, block.weighted(np.exp(features) * -np.expm1(features))
-
-
-def _means(block: Block) -> tuple[FloatArray, FloatArray]:
-    """Return the mean feature of every row, and its weight."""
-    means = mean_features(block.features)
-    return means, block.weighted(np.ones(len(means)))
-
-
-def _bounds(rows: FeatureRows) -> tuple[float, float]:
-    """Return bounds of the inverse temperature that contain 1 and a value that gives logits of unit size."""
-
-    def sums(block: Block) -> Vector:
-        tops = row_maxima(block.features).sum(dtype=np.float64)
-        return np.array([tops, block.features.sum(dtype=np.float64)])
-
-    with np.errstate(over="ignore", invalid="ignore"), rows.passes(rows.n_columns) as summed:
-        tops, total = summed(sums) / rows.n_rows
-        size = float(tops - total / rows.n_columns)
-    sizes = [1.0, 1 / size] if 0 < size < np.inf else [1.0]
-    return min(sizes) / REACH, max(sizes) * REACH
-
-
 class _Shared:
     """Results that the fits of a path share, set by the first of them."""
 
     rows: StructuredRows | None = None
+    nearby: NearbyPath | None = None
+    least_tolerance: float = 0.0
 
 
 class StructuredScaling(ParametricCalibrator):
@@ -466,7 +253,31 @@ class StructuredScaling(ParametricCalibrator):
         """
         for strength in strengths:
             check_not_negative("strength", strength, "such as 1")
-        shared = _Shared()
+        return self._path(data, strengths, _Shared(), warn_of_absent=warn_of_absent)
+
+    def fit_trial_path(
+        self, data: LabelledPredictions, strengths: Sequence[float], nearby: NearbyPath | None = None
+    ) -> "tuple[list[StructuredScaling], NearbyPath | None]":
+        """Fit a path for cross-validation, to 1e-4 nats, and return it with the start of that of the next fold.
+
+        >>> from calibrant.synthetic import tasks
+        >>> rows = tasks()["mixed"].sample(300, random_state=0)
+        >>> data = LabelledPredictions.parse(rows.predictions, rows.labels)
+        >>> _, nearby = StructuredScaling().fit_trial_path(data.take(np.arange(200)), [1.0])
+        >>> [fitted], _ = StructuredScaling().fit_trial_path(data.take(np.arange(100, 300)), [1.0], nearby)
+        >>> exact = StructuredScaling().fit_labelled(data.take(np.arange(100, 300)))
+        >>> bool(abs(fitted.solution_.value - exact.solution_.value) < 1e-5)
+        True
+        """
+        shared = _Shared(nearby=nearby, least_tolerance=ROUGH)
+        path: list[StructuredScaling] = [*self._path(data, strengths, shared, warn_of_absent=False)]
+        if shared.rows is None or path[0]._has_seen_one_class:
+            return path, None
+        return path, shared.rows.path
+
+    def _path(
+        self, data: LabelledPredictions, strengths: Sequence[float], shared: _Shared, *, warn_of_absent: bool
+    ) -> list[Self]:
         path: dict[int, Self] = {}
         for place in np.argsort(strengths)[::-1].tolist():
             twin: Self = clone(self).set_params(strength=strengths[place])
@@ -493,11 +304,12 @@ class StructuredScaling(ParametricCalibrator):
             shared.rows = StructuredRows.of(
                 source, self.mixing, bool(self.shared_map), self.n_segments, self.row_knots
             )
+            shared.rows.nearby, shared.rows.least_tolerance = shared.nearby, shared.least_tolerance
         rows, segments = shared.rows, shared.rows.segments
         self.inverse_temperature_, self.uniform_share_ = rows.inverse_temperature, rows.uniform_share
         self.knots_ = np.empty(0) if segments is None else segments.scores.knots
         self.row_knots_ = np.empty(0) if segments is None or segments.rows is None else segments.rows.knots
-        self._use(rows.solve(self.family(source.n_classes)))
+        self._use(rows.solve(self.family(source.n_classes), self.strength))
         if not self.solution_.loss <= self.solution_.identity_loss:
             self._keep_identity()
         self.solution_.warn_unless_converged("StructuredScaling")

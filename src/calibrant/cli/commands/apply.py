@@ -4,7 +4,7 @@ from pathlib import Path
 
 from calibrant import load
 from calibrant.calibrator import Calibrator
-from calibrant.cli.console import note, tell
+from calibrant.cli.console import print_notes, tell
 from calibrant.cli.definitions import is_stream
 from calibrant.cli.files import check_writable, opened_source, output_file, shown_name
 from calibrant.cli.progress import Progress
@@ -22,6 +22,7 @@ from calibrant.tables.columns import (
     shared_affixes,
     without_common_ends,
 )
+from calibrant.tables.complete_rows import CompleteRows
 from calibrant.tables.formats import known_ending
 from calibrant.tables.rewriting import check_output, rewrite
 from calibrant.tables.score_checks import ScoreParser
@@ -39,6 +40,7 @@ def apply(
     normalise: bool,
     append: bool,
     prefix: str,
+    drop_missing: bool = False,
     separator: str | None = None,
     decimal: str | None = None,
 ) -> None:
@@ -57,6 +59,7 @@ def apply(
         check_meaning(file, calibrator, chosen, space)
         parser = ScoreParser(chosen, kind, normalise)
         calibrated = noting_probabilities(calibrator) if space is None else calibrator.predict_proba
+        complete = CompleteRows(chosen.names)
         names = chosen.names if isinstance(source, ArraySource) else chosen.classes
         n_rows = rewrite(
             source,
@@ -65,10 +68,10 @@ def apply(
             parser,
             calibrated,
             appended=[f"{prefix}{name}" for name in names] if append else None,
+            select=complete if drop_missing else None,
             progress=progress.rows,
         )
-    if parser.note:
-        note(parser.note)
+    print_notes(sentence for sentence in (parser.note, complete.note) if sentence)
     where = f"new columns {prefix}*" if append else "score columns now"
     instead = " instead of logits" if kind is Space.LOGITS and not append else ""
     shown = "standard output" if is_stream(output) else output

@@ -27,7 +27,7 @@ from calibrant.presentation.sentences import counted
 from calibrant.presentation.text import in_one_line
 from calibrant.studies import Plan, Progress, Recipe, Store, plan, read_recipe
 from calibrant.studies import run as run_plan
-from calibrant.studies.execution import TimeLeft
+from calibrant.studies.forecast import TimeLeft, sizes_of
 from calibrant.studies.recipe import FILE_NAME, check_own_code, shipped_recipes
 from calibrant.studies.report import Failure, contents_of_failures, write_report
 from calibrant.studies.results import DONE, FAILED, OPEN, TOO_SLOW, Line, Results, label_text
@@ -338,8 +338,8 @@ def status_of(results: Results, name: str, jobs: int) -> Result:
 
 
 def seconds_left(results: Results, jobs: int) -> float | None:
-    """Estimate the remaining time from the mean times of finished units; None if none has finished."""
-    left = TimeLeft(jobs)
+    """Forecast the remaining time from the times of finished units; None if none has finished."""
+    left = TimeLeft(jobs, sizes_of(results.plan.units))
     trainings: dict[tuple[Any, ...], bool] = {}
     for line in results.lines:
         training = tuple(value for name, value in line.labels.items() if name != "calibrator")

@@ -183,15 +183,16 @@ def apply(
     normalise: bool,
     append: bool,
     prefix: str,
+    drop_missing: bool,
     separator: str | None,
     decimal: str | None,
     engine: EngineName,
     address: str | None,
 ) -> None:
     """Write a folder of Parquet files with the calibrated probabilities as new columns."""
-    if columns is None or normalise or separator or decimal or not append:
+    if columns is None or normalise or drop_missing or separator or decimal or not append:
         raise click.UsageError(
-            "with --engine, give --append and --columns 'p_*', and omit --normalise, --separator and --decimal."
+            "with --engine, give --append and --columns 'p_*', and omit --normalise, --drop-missing, --separator and --decimal."
         )
     if output.exists():
         raise ParameterError(f"{output} is there already; with --engine the output is a new folder.")

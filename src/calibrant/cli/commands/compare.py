@@ -3,14 +3,18 @@
 from pathlib import Path
 from typing import Any
 
+import click
+
 from calibrant.cli.choices import make_calibrator
 from calibrant.cli.console import print_notes
-from calibrant.cli.files import check_writable, opened, shown_name
+from calibrant.cli.definitions import is_stream
+from calibrant.cli.files import check_writable, opened, opened_source, shown_name
 from calibrant.cli.progress import Progress
 from calibrant.cli.rendering import Result, Section, deliver, number_text
 from calibrant.cli.score_space import check_declared
 from calibrant.comparison import Comparison, MethodResult
 from calibrant.comparison import compare as compared
+from calibrant.errors import LabelError
 from calibrant.presentation import percent
 from calibrant.presentation.sentences import counted
 from calibrant.remedies import for_command_line
@@ -24,6 +28,7 @@ def compare(
     methods: str,
     cv: int,
     test_file: Path | None,
+    test_label: str | None,
     metrics: str | None,
     level: float,
     format_name: str,
@@ -32,6 +37,8 @@ def compare(
 ) -> None:
     """Compare calibration methods by cross-validation or on a test set."""
     check_writable(output, file, test_file)
+    if test_label is not None and test_file is None:
+        raise click.UsageError("--test-label is for --test; give the file with the test set.")
     names = _names(methods)
     for name in names:
         make_calibrator(name)
@@ -39,7 +46,7 @@ def compare(
         rows, found = _read(file, choice, progress)
         test = None
         if test_file is not None:
-            test, _ = _read(test_file, {**choice, **found, "group": None}, progress)
+            test = _read_test(test_file, test_label, {**choice, **found, "group": None}, progress)
         comparison = compared(
             rows.labels,
             rows.predictions,
@@ -67,6 +74,21 @@ def _read(path: Path, choice: dict[str, Any], progress: Progress) -> tuple[Table
         check_declared(path, table.predictions)
         print_notes(file.notes)
         return table, {"label": file.label, "columns": file.columns, "space": file.space.value}
+
+
+def _read_test(path: Path, label: str | None, choice: dict[str, Any], progress: Progress) -> Table:
+    """Return the test set: its columns have the names of the first file, or are found in the same way."""
+    if not is_stream(path):  # which can be read only once
+        with opened_source(path, choice["separator"], choice["decimal"]) as source:
+            available = source.columns
+        choice["label"] = choice["label"] if choice["label"] in available else None
+        choice["columns"] = choice["columns"] if set(choice["columns"].names) <= set(available) else None
+    choice["label"] = label or choice["label"]
+    try:
+        return _read(path, choice, progress)[0]
+    except LabelError as error:
+        with_option = str(error).replace("say which", "say with --test-label which")
+        raise LabelError(with_option) from error
 
 
 def _result(comparison: Comparison, file: Path) -> Result:

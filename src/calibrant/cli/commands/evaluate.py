@@ -144,6 +144,10 @@ def _result(
     return Result(heading, sections_of(measurements, tests, level), tuple(sentences), facts)
 
 
+# How the reason starts why a metric has no interval.
+WITHHELD = "no interval, since"
+
+
 def sections_of(measurements: list[Measurement], tests: list[TestRow], level: float) -> tuple[Section, ...]:
     """Return the tables of metrics and tests, those that have rows."""
     percent = f"{100 * level:g} % interval"
@@ -190,18 +194,17 @@ def sentences_of(measurements: list[Measurement], tests: list[TestRow], definiti
     sentences = []
     if any(one.noise is not None for one in measurements):
         sentences.append(
-            "If calibrated: the expected value of the metric for calibrated predictions with these scores."
+            "If calibrated: the expected value of the metric for calibrated predictions with these scores. Noise alone makes it "
+            "positive, so there is no interval."
         )
     if any(one.value == float("inf") for one in measurements):
         sentences.append(
             "inf: a true class had probability zero; log_loss:floor=1e-6 replaces zeros by one in a million."
         )
-    outside = [one.metric for one in measurements if one.excludes_value]
-    if outside:
-        sentences.append(
-            f"The interval of {', '.join(outside)} excludes the value, since the bootstrap is biased upwards; use "
-            "debiased_ece instead."
-        )
+    withheld = [one for one in measurements if one.noise is None and one.method.startswith(WITHHELD)]
+    for reason in dict.fromkeys(one.method for one in withheld):
+        names = ", ".join(one.metric for one in withheld if one.method == reason)
+        sentences.append(f"{names}: {reason}.")
     sentences += [f"{one.name}: {one.caution}." for one in tests if one.caution]
     defined = ", ".join(one.definition for one in measurements if not one.definition.endswith("()"))
     if definitions and defined:

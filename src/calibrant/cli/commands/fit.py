@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators import Chain
 from calibrant.cli.choices import Metric, make_calibrator, name_of
+from calibrant.cli.commands.questions_input import correctness_names
 from calibrant.cli.console import print_notes
 from calibrant.cli.definitions import is_stream
 from calibrant.cli.files import check_writable, opened, output_file, shown_name
@@ -195,7 +196,7 @@ def fitted_map(calibrator: Calibrator, longest_name: int | None = None) -> list[
     explanation = getattr(calibrator, "explanation_", None)
     if explanation:
         return [str(explanation)]
-    names = [str(label) for label in calibrator.classes_.tolist()]
+    names = correctness_names() or [str(label) for label in calibrator.classes_.tolist()]
     if longest_name is not None:
         names = [shortened(name, longest_name) for name in names]
     try:

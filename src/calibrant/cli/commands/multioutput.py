@@ -26,6 +26,7 @@ from calibrant.report.outputs import OutputAssessment, assess_outputs
 from calibrant.space import Space
 from calibrant.tables.array_source import ArraySource
 from calibrant.tables.columns import ScoreColumns, listed
+from calibrant.tables.complete_rows import CompleteRows
 from calibrant.tables.output_columns import Outputs, output_columns, read_outputs
 from calibrant.tables.rewriting import check_output, rewrite
 from calibrant.tables.score_checks import ScoreParser
@@ -113,6 +114,7 @@ def apply_outputs(
     space: str | None,
     columns: str | None,
     normalise: bool,
+    drop_missing: bool,
     **signs: str | None,
 ) -> None:
     """Replace the scores of all labels by calibrated probabilities."""
@@ -154,10 +156,18 @@ def apply_outputs(
             )
 
         every = tuple(name for one in chosen for name in one.names)
+        complete = CompleteRows(every)
         n_rows = rewrite(
-            source, output, ScoreColumns(every, every), parsed, calibrated, progress=progress.rows
+            source,
+            output,
+            ScoreColumns(every, every),
+            parsed,
+            calibrated,
+            select=complete if drop_missing else None,
+            progress=progress.rows,
         )
-    print_notes([f"{name}: {one.note}" for name, one in zip(names, parsers, strict=True) if one.note])
+    print_notes(f"{name}: {one.note}" for name, one in zip(names, parsers, strict=True) if one.note)
+    print_notes([complete.note] if complete.note else [])
     tell(f"Wrote {output} ({counted(n_rows, 'row')}); score columns now hold calibrated probabilities.")
 
 

@@ -13,7 +13,9 @@ from calibrant.predictions import Predictions
 from calibrant.tables.prediction_file import PredictionFile, Table
 from calibrant.tables.side_columns import chosen_columns
 
-__all__ = ["by_correctness", "cost_matrix", "side_columns_of"]
+__all__ = ["by_correctness", "correctness_names", "cost_matrix", "side_columns_of"]
+
+OUTCOMES = ("wrong", "correct")
 
 
 def side_columns_of(predictions: PredictionFile, names: str | None) -> dict[str, Any] | None:
@@ -40,14 +42,19 @@ def cost_matrix(text: str | None) -> Float64Array | None:
         ) from error
 
 
+def correctness_names() -> tuple[str, str] | None:
+    """Return the names of the two classes if the command line has --correct."""
+    context = click.get_current_context(silent=True)
+    return OUTCOMES if context is not None and context.meta.get(GIVEN) else None
+
+
 def by_correctness(table: Table) -> Table:
     """Return the rows with the classes "wrong" and "correct", if the command line named them by --correct."""
-    context = click.get_current_context(silent=True)
-    classes = table.predictions.classes
-    if context is None or not context.meta.get(GIVEN) or classes is None or len(classes) != 2:
+    found, classes = correctness_names(), table.predictions.classes
+    if found is None or classes is None or len(classes) != 2:
         return table
     is_correct = table.labels.astype(str) == str(classes[1])
-    names = np.array(["wrong", "correct"])
+    names = np.array(found)
     predictions = Predictions(
         table.predictions.scores, table.predictions.space, names, table.predictions.declared_floor
     )

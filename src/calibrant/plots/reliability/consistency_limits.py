@@ -10,7 +10,7 @@ from scipy.special import ndtri
 
 from calibrant.arrays import FloatArray, IntArray, Vector
 
-__all__ = ["ScoreCells", "consistency_limits", "poisson_binomial"]
+__all__: list[str] = []
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from calibrant.plots.reliability.consistency_limits import ScoreCells, consisten
 from calibrant.presentation.sentences import counted
 from calibrant.tabular import Tabular
 
-__all__ = ["SMALL_BIN", "Mode", "ReliabilityCurve", "reliability_curve", "reliability_of"]
+__all__ = ["ReliabilityCurve", "reliability_curve"]
 
 
 Mode = Literal["confidence", "consistency"]

@@ -28,7 +28,7 @@ from calibrant.plots.style import (
 )
 from calibrant.tabular import stacked_columns
 
-__all__ = ["ReliabilityDisplay", "draw_bars", "draw_frame", "draw_intervals", "intervals_in_words"]
+__all__ = ["ReliabilityDisplay"]
 
 
 COUNT = "#8c8c8c"

@@ -12,21 +12,7 @@ from calibrant.options import check_choice
 from calibrant.plots.style import FAINT, INK, LABEL_SIZE
 from calibrant.presentation.sentences import counted, shortened
 
-__all__ = [
-    "CORNERS",
-    "INTENSITY",
-    "Palette",
-    "ThreeClasses",
-    "arrow_points",
-    "class_columns",
-    "draw_arrows",
-    "draw_cells",
-    "draw_colour_key",
-    "draw_triangle",
-    "error_colours",
-    "planar",
-    "triangle_cells",
-]
+__all__: list[str] = []
 
 
 def class_columns(known: AnyArray, chosen: Any) -> IntArray:

@@ -25,6 +25,7 @@ from calibrant.presentation import (
 from calibrant.report.contents import BinSensitivityNumbers, CumulativeNumbers
 from calibrant.report.evaluation_set import EvaluationSet, rounded
 from calibrant.report.method_selection import MethodSelection
+from calibrant.report.sections import section_at
 from calibrant.report.sections.axes import Plot, bounds, chart, legend, marker, ticks_between
 from calibrant.report.sections.scores import metric_title
 
@@ -40,6 +41,7 @@ SERIES = (
 )
 
 
+@section_at(120)
 def cumulative_section(assessment: "Assessment") -> Section | None:
     """Return the section with the cumulative sums of outcomes minus scores."""
     if not assessment.cumulative:
@@ -82,6 +84,7 @@ def _cumulative_table(numbers: CumulativeNumbers, name: str) -> Table:
     return Table(name, f"Cumulative differences of {numbers.method}, {numbers.event}", columns, rows)
 
 
+@section_at(130)
 def bin_sensitivity_section(assessment: "Assessment") -> Section | None:
     """Return the section with binned errors for several numbers of bins."""
     figures = tuple(

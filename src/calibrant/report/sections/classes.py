@@ -26,6 +26,7 @@ from calibrant.presentation import (
 from calibrant.report.contents import ClassRow, Curve, Estimate
 from calibrant.report.evaluation_set import EvaluationSet, gap_estimate, plain_float
 from calibrant.report.evidence import Evidence
+from calibrant.report.sections import section_at
 from calibrant.report.sections.axes import Plot, chart, legend, marker
 from calibrant.report.sections.scores import capped_bound, estimate_cell
 
@@ -68,6 +69,7 @@ WIDTH, HEIGHT = 200.0, 186.0
 STAGES = (("before", "square"), ("after", "circle"))
 
 
+@section_at(110)
 def classes_section(assessment: "Assessment") -> Section | None:
     """Return the section with small diagrams of the worst classes, and a table of all classes."""
     rows = assessment.classes

@@ -29,6 +29,7 @@ from calibrant.presentation import (
 )
 from calibrant.report.contents import DataSummary, Origin, Repeatability
 from calibrant.report.evaluation_set import EvaluationSet
+from calibrant.report.sections import section_at
 from calibrant.space import Space
 
 if TYPE_CHECKING:  # a run-time import would be circular
@@ -48,6 +49,7 @@ MOST_NAMES = 20
 ROWS_PER_BLOCK = 2**14
 
 
+@section_at(180)
 def data_section(assessment: "Assessment") -> Section:
     """Return the section with facts on the data."""
     data = assessment.data
@@ -93,6 +95,7 @@ def _made(origin: Origin | None) -> tuple[Facts, ...]:
     return (Facts(tuple((term, text) for term, text in entries if text), "Origin"),)
 
 
+@section_at(190)
 def settings_section(assessment: "Assessment") -> Section | None:
     """Return the section with settings, versions and run times."""
     found = assessment.repeatability

@@ -12,6 +12,7 @@ from calibrant.presentation.document import Block
 from calibrant.presentation.values import decimals
 from calibrant.report.contents import DecisionNumbers, Estimate, ThresholdRow
 from calibrant.report.evaluation_set import EvaluationSet, mean_estimate
+from calibrant.report.sections import section_at
 from calibrant.report.sections.scores import difference_cell, estimate_cell
 
 if TYPE_CHECKING:  # a run-time import would be circular
@@ -22,6 +23,7 @@ __all__ = ["decision_numbers", "decision_section", "decision_sentences"]
 THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
+@section_at(70)
 def decision_section(assessment: "Assessment") -> Section | None:
     """Return the section with costs, and with net benefits for two classes."""
     numbers = assessment.decisions

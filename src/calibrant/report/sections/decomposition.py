@@ -26,6 +26,7 @@ from calibrant.presentation import (
 )
 from calibrant.report.contents import DecompositionRow, Estimate
 from calibrant.report.evaluation_set import EvaluationSet, plain_float
+from calibrant.report.sections import section_at
 from calibrant.report.sections.axes import Plot, chart, legend, ticks_between
 from calibrant.report.sections.scores import INFINITE, estimate_cell, metric_title
 
@@ -43,6 +44,7 @@ MOST_CLASSES_OF_VECTOR = 20
 ROW = 62.0
 
 
+@section_at(90)
 def decomposition_section(assessment: "Assessment") -> Section | None:
     """Return the section with one chart per score and a table."""
     if not assessment.decompositions:

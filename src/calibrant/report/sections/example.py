@@ -24,6 +24,7 @@ from calibrant.presentation import (
 )
 from calibrant.report.contents import Example
 from calibrant.report.method_selection import MethodSelection
+from calibrant.report.sections import section_at
 
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
@@ -35,6 +36,7 @@ MOST_CLASSES = 20
 MOST_CHARACTERS = 60_000
 
 
+@section_at(160)
 def example_section(assessment: "Assessment") -> Section | None:
     """Return the section with a row of scores that readers can edit."""
     found, classes = assessment.example, assessment.data.classes

@@ -42,6 +42,7 @@ from calibrant.presentation import (
 from calibrant.report.contents import Estimate, LearningNumbers, MethodRow, Recommendation
 from calibrant.report.evaluation_set import EvaluationSet, plain_floats, random_rows
 from calibrant.report.method_selection import NEGLIGIBLE_GAIN, MethodSelection, baseline_of
+from calibrant.report.sections import section_at
 from calibrant.report.sections.axes import Plot, bounds, chart, legend, marker, tick_text, ticks_between
 from calibrant.report.sections.scores import INFINITE, difference_cell
 
@@ -61,6 +62,7 @@ CLOSEST = 46.0
 """Smallest distance in pixels between labels of the horizontal axis."""
 
 
+@section_at(140)
 def methods_section(assessment: "Assessment") -> Section | None:
     """Return the section with the differences of all methods to the uncalibrated predictions, and a table of scores."""
     advice = assessment.recommendation
@@ -154,6 +156,7 @@ def _remarks(row: MethodRow, is_recommended: bool) -> str:
     return ", ".join([*(["recommended"] if is_recommended else []), *(["failed"] if row.error else [])])
 
 
+@section_at(150)
 def learning_section(assessment: "Assessment") -> Section | None:
     """Return the section with the loss of the chosen method by the size of the calibration set."""
     numbers = assessment.learning

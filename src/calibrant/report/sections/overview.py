@@ -27,6 +27,7 @@ from calibrant.presentation import (
     sentence,
 )
 from calibrant.report.contents import Estimate, Origin, Recommendation, Verdict
+from calibrant.report.sections import section_at
 from calibrant.report.sections.scores import metric_title
 
 if TYPE_CHECKING:  # a run-time import would be circular
@@ -51,6 +52,7 @@ class _KeyFigure(NamedTuple):
     detail: str = ""
 
 
+@section_at(10)
 def verdict_section(assessment: "Assessment") -> Section:
     """Return the section with the verdict, its evidence and key figures."""
     found = assessment.verdict
@@ -65,6 +67,7 @@ def verdict_section(assessment: "Assessment") -> Section:
     return Section("verdict", "Verdict", (OnPage(page, _in_words(found.headline, *found.sentences)),))
 
 
+@section_at(20)
 def recommendation_section(assessment: "Assessment") -> Section:
     """Return the section with the recommendation, its gain and its side effects."""
     found = assessment.recommendation

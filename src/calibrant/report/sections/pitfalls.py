@@ -26,6 +26,7 @@ from calibrant.report.evaluation_set import EvaluationSet
 from calibrant.report.event_evidence import SMALLEST_VARIANCE
 from calibrant.report.evidence import Evidence
 from calibrant.report.method_selection import MethodSelection
+from calibrant.report.sections import section_at
 from calibrant.report.sections.classes import noise_of_ece
 from calibrant.space import Space, log_odds_look_like_probabilities
 
@@ -53,6 +54,7 @@ GRID_ROWS, FINEST_GRID = 500, 1000
 FEW_COPIES = 0.1
 
 
+@section_at(170)
 def pitfalls_section(assessment: "Assessment") -> Section | None:
     """Return the section with all caveats, warnings first."""
     if not assessment.pitfalls:

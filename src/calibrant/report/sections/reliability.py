@@ -34,6 +34,7 @@ from calibrant.presentation import (
 from calibrant.report.contents import RARE, ClassRow, Curve, Numbers
 from calibrant.report.evaluation_set import EvaluationSet, plain_floats, rounded
 from calibrant.report.method_selection import MethodSelection
+from calibrant.report.sections import section_at
 from calibrant.report.sections.axes import Plot, Scale, chart, legend, tick_texts, ticks_between
 
 if TYPE_CHECKING:  # a run-time import would be circular
@@ -57,6 +58,7 @@ NARROWEST = 1.5
 NARROWEST_TARGET = 5.0
 
 
+@section_at(30)
 def reliability_section(assessment: "Assessment") -> Section | None:
     """Return the section with the diagrams before and after calibration, and others that can be selected instead."""
     if not assessment.curves:

@@ -13,7 +13,8 @@ from scipy.special import stdtrit
 
 from calibrant.arrays import Vector
 from calibrant.errors import CalibrationWarning
-from calibrant.intervals import bootstrap, loss_difference, paired_bootstrap
+from calibrant.intervals import bootstrap, loss_difference
+from calibrant.intervals.few_units import why_no_mean_loss
 from calibrant.metrics import (
     LowerBound,
     calibration_error_lower_bound,
@@ -47,6 +48,7 @@ from calibrant.report.evaluation_set import (
     random_rows,
 )
 from calibrant.report.method_selection import baseline_of, has_infinite_loss
+from calibrant.report.sections import section_at
 
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
@@ -113,6 +115,7 @@ RESAMPLED_NUMBERS = 500_000
 Metric = Callable[..., float]
 
 
+@section_at(40)
 def scores_section(assessment: "Assessment") -> Section | None:
     """Return the section on proper scores, accuracy and the area under the ROC curve."""
     if not assessment.scores:
@@ -129,6 +132,7 @@ def scores_section(assessment: "Assessment") -> Section | None:
     return Section("scores", title, (Paragraph(lead, "lead"), table), is_half=True)
 
 
+@section_at(50)
 def errors_section(assessment: "Assessment") -> Section | None:
     """Return the section on calibration errors."""
     if not assessment.errors:
@@ -247,7 +251,9 @@ def _loss(rows: EvaluationSet, after: EvaluationSet | None, loss: Loss, zeros: s
         name, definition = f"{name}, zeros raised to the floor", definition + zeros
 
     def of(subset: EvaluationSet) -> Estimate:
-        return mean_estimate(name, row_losses(subset.data, loss), subset, level, definition)
+        found = mean_estimate(name, row_losses(subset.data, loss), subset, level, definition)
+        reason = None if found.low is None else why_no_mean_loss(subset.data, loss)
+        return found if reason is None else replace(found, low=None, high=None, note=reason)
 
     difference = None
     if after is not None:
@@ -424,24 +430,19 @@ def error_rows(
         )
     )
     found.append(
-        _resampled(
+        _compared(
             rows,
             after,
             f"Kuiper error, {about}",
             partial(kuiper_calibration_error, kind=kind),
             "largest absolute sum of residuals over any interval of scores, divided by the number of rows",
             level,
-            random_state,
         )
     )
     biased = "15 equal-width bins, as in most papers; biased upwards by noise, so do not compare between sample sizes"
+    found.append(_compared(rows, after, "ECE of the predicted class", confidence_ece, biased, level))
     found.append(
-        _resampled(rows, after, "ECE of the predicted class", confidence_ece, biased, level, random_state)
-    )
-    found.append(
-        _resampled(
-            rows, after, "classwise ECE", classwise_ece, f"mean over classes; {biased}", level, random_state
-        )
+        _compared(rows, after, "classwise ECE", classwise_ece, f"mean over classes; {biased}", level)
     )
     return tuple(found)
 
@@ -554,29 +555,21 @@ def _plain(
     return ScoreRow(of(rows), None if after is None else of(after), None)
 
 
-def _resampled(
-    rows: EvaluationSet,
-    after: EvaluationSet | None,
-    name: str,
-    metric: Metric,
-    definition: str,
-    level: float,
-    random_state: int,
+def _compared(
+    rows: EvaluationSet, after: EvaluationSet | None, name: str, metric: Metric, definition: str, level: float
 ) -> ScoreRow:
-    plain = _plain(rows, after, name, metric, definition, level)
-    if after is None or rows.n_rows * (rows.n_classes if metric is classwise_ece else 1) > RESAMPLED_NUMBERS:
-        return plain
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CalibrationWarning)
-        interval = paired_bootstrap(
-            metric, rows.labels, rows.predictions, after.predictions, **_options(rows, level, random_state)
-        )
-    difference = estimate_of(f"difference of {name}", interval, "after minus before")
-    if interval.excludes_estimate:  # the bootstrap biases this error upwards, so its interval is invalid
-        difference = replace(
-            difference, low=None, high=None, note="no interval, since the bootstrap biases this error"
-        )
-    return ScoreRow(plain.before, plain.after, difference)
+    """Return an error that is positive by noise alone, with its difference: neither has an interval."""
+    found = _plain(rows, after, name, metric, definition, level)
+    if found.after is None or found.before.value is None or found.after.value is None:
+        return found
+    difference = Estimate(
+        f"difference of {name}",
+        found.after.value - found.before.value,
+        level=level,
+        definition="after minus before",
+        note="no interval, since this error is positive by noise alone, which resamples repeat",
+    )
+    return ScoreRow(found.before, found.after, difference)
 
 
 def _options(rows: EvaluationSet, level: float, random_state: int) -> dict[str, Any]:

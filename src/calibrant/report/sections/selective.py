@@ -9,6 +9,7 @@ from calibrant.metrics.selective import ranking_scores
 from calibrant.presentation import Cell, Column, Paragraph, Section, Table, Value
 from calibrant.report.contents import Estimate, SelectiveRow
 from calibrant.report.evaluation_set import EvaluationSet, proportion_estimate
+from calibrant.report.sections import section_at
 from calibrant.report.sections.scores import estimate_cell, stages_of
 
 if TYPE_CHECKING:  # a run-time import would be circular
@@ -19,6 +20,7 @@ __all__ = ["selective_rows", "selective_section"]
 COVERAGES = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
 
 
+@section_at(60)
 def selective_section(assessment: "Assessment") -> Section | None:
     """Return the section with a row per coverage."""
     rows = assessment.selective

@@ -12,6 +12,7 @@ from calibrant.presentation.document import Block
 from calibrant.presentation.values import Range
 from calibrant.report.contents import SegmentRow, SubgroupNumbers
 from calibrant.report.evaluation_set import EvaluationSet
+from calibrant.report.sections import section_at
 
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
@@ -24,6 +25,7 @@ SHOWN = 15  # segments
 CROSSED_COLUMNS = 6
 
 
+@section_at(80)
 def subgroup_section(assessment: "Assessment") -> Section | None:
     """Return the section with a row per segment."""
     numbers = assessment.subgroups

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from calibrant import registry
 from calibrant.presentation import Facts, Paragraph, Section
+from calibrant.report.sections import section_at
 
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
@@ -80,6 +81,7 @@ TERMS = (
 """Terms of the field in alphabetic order, each in one line."""
 
 
+@section_at(200)
 def terms_section(assessment: "Assessment") -> Section:
     """Return the section with the terms of the field and the methods that were tried."""
     known = registry.calibrators()

@@ -24,6 +24,7 @@ from calibrant.presentation import (
 from calibrant.report.contents import Detectable, Estimate, TestRow
 from calibrant.report.evaluation_set import EvaluationSet, gap_estimate, plain_float
 from calibrant.report.power import KINDS_OF_MAIN_EVENT
+from calibrant.report.sections import section_at
 from calibrant.report.sections.scores import definitions_of, estimate_cell, metric_title, notes_of
 from calibrant.space import Space
 
@@ -35,6 +36,7 @@ __all__ = ["mean_gap", "slope_estimates", "tests_section"]
 REJECTS, DOES_NOT_REJECT = Tag("objects", "rejects", "✗"), Tag("passes", "does not reject", "✓")
 
 
+@section_at(100)
 def tests_section(assessment: "Assessment") -> Section | None:
     """Return the section with the tests, and the slope and intercept."""
     if not (assessment.tests or assessment.slopes):
@@ -83,7 +85,7 @@ def _detectable_table(kinds: tuple[Detectable, ...]) -> Table:
     )
     body = tuple(
         (
-            Cell(one.kind if place == 0 else ""),
+            Cell(one.kind),
             Cell(_size(one, size), (one.unit,) if place == 0 else ()),
             Cell(Value(power, "percent", digits=0)),
             Cell(

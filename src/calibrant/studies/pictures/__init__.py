@@ -13,13 +13,17 @@ import numpy as np
 from calibrant.errors import MissingExtraError
 from calibrant.plots.class_probability_boxes import ClassProbabilityBoxDisplay
 from calibrant.plots.display import Display
+from calibrant.plots.latent_functions import LatentFunctionDisplay
+from calibrant.plots.linear_map import LinearMapDisplay
 from calibrant.plots.reliability.classwise import ClasswiseReliabilityDisplay
 from calibrant.plots.reliability.diagram import ReliabilityDisplay
-from calibrant.studies.calibration import calibrate, needs_own_code
-from calibrant.studies.outputs import OutputsCache, base_outputs
+from calibrant.plots.simplex.interpretation_points import InterpretationPointsDisplay
+from calibrant.plots.temperature_histogram_display import TemperatureHistogramDisplay
+from calibrant.studies.calibration import calibrate, fitted_calibrator, needs_own_code
+from calibrant.studies.outputs import BaseOutputs, OutputsCache, base_outputs
 from calibrant.studies.own_code import is_reference
 from calibrant.studies.pictures.kinds import BUILDERS, NOTHING, Built
-from calibrant.studies.pictures.options import PictureOptions, Probabilities
+from calibrant.studies.pictures.options import FittedMaps, PictureOptions, Probabilities
 from calibrant.studies.results import Results, columns_text, label_text
 from calibrant.studies.splits import split_seed
 from calibrant.studies.units import GridWork
@@ -29,15 +33,18 @@ __all__ = ["DrawnPicture", "draw_picture", "has_units", "pictures_of_predictions
 
 def pictures_of_predictions(
     cache_folder: Path | None, own_code: bool = False
-) -> Callable[[Results, Probabilities], Built]:
-    """Return a function that draws diagrams of predictions from the cached predictions of classifiers.
+) -> Callable[[Results, PictureOptions], Built]:
+    """Return a function that draws predictions and fitted calibrators from the cached predictions of classifiers.
 
     Calibrators are refitted to the same rows with the same seeds. Classifiers are not trained: without cached predictions the
-    diagram is skipped. Rows of all folds of one repeat are pooled, by default of the first. Without ``own_code``, diagrams
-    that need the recipe's own code are skipped.
+    diagram is skipped. Rows of all folds are pooled, by default of the first repeat. Diagrams of fitted calibrators show
+    those of the first unit. Without ``own_code``, diagrams that need the recipe's own code are skipped.
     """
 
-    def build(results: Results, picture: Probabilities) -> Built:
+    def build(results: Results, picture: PictureOptions) -> Built:
+        if isinstance(picture, FittedMaps):
+            return _fitted_maps(results, picture, cache_folder, own_code)
+        assert isinstance(picture, Probabilities)
         found, notes = _predictions(results, picture, cache_folder, own_code)
         if not found:
             return Built({}, tuple(notes) or (NOTHING,))
@@ -60,38 +67,53 @@ def pictures_of_predictions(
                     labels, probabilities, title=title
                 )
             else:
+                displays[f"{ending}-confidence"] = ReliabilityDisplay.from_predictions(
+                    labels, {name: probabilities}
+                )
                 displays[ending] = ClasswiseReliabilityDisplay.from_predictions(labels, probabilities)
-                notes.append(f"{ending}: {name}.")
         return Built(displays, tuple(notes) if kind == "boxes" else ())
 
     return build
+
+
+def _works(
+    results: Results, picture: PictureOptions, cache: OutputsCache | None, own_code: bool, pooled: bool
+) -> tuple[list[tuple[str, GridWork]], list[str]]:
+    """Return calibrator and work of the units of a figure, of the first repeat unless pooled, or why there are none."""
+    # Units under several names share their key, so lines are told apart by identity.
+    lines = {id(line): line for line in results.where(picture.conditions) if line.done}
+    if not lines:
+        return [], []
+    first = min(line.labels.get("repeat", 0) for line in lines.values())
+    found = []
+    for unit, line in zip(results.plan.units, results.lines, strict=True):
+        work = getattr(unit, "work", None)
+        if id(line) not in lines or not isinstance(work, GridWork):
+            continue
+        if not pooled and line.labels.get("repeat", 0) != first:
+            continue
+        trained = work.training is None or (cache is not None and cache.has(work.training))
+        if not trained:
+            return [], [
+                "Not drawn: the predictions of the classifier are no longer cached; run the study again."
+            ]
+        if not own_code and _runs_own_code(work, cache):
+            return [], [
+                "Not drawn: it needs code of the recipe, which a report does not run; use 'calibrant bench run'."
+            ]
+        found.append((label_text(unit.labels["calibrator"]), work))
+    return found, []
 
 
 def _predictions(
     results: Results, picture: Probabilities, cache_folder: Path | None, own_code: bool
 ) -> tuple[dict[str, tuple[Any, Any]], list[str]]:
     """Return the true classes and calibrated probabilities of each calibrator."""
-    lines = {line.key: line for line in results.where(picture.conditions) if line.done}
-    if not lines:
-        return {}, []
-    first = min(line.labels.get("repeat", 0) for line in lines.values())
     cache = None if cache_folder is None else OutputsCache(cache_folder)
+    works, notes = _works(results, picture, cache, own_code, picture.repeats == "all")
     rows: dict[str, list[tuple[Any, Any]]] = {}
-    for unit in results.plan.units:
-        work = getattr(unit, "work", None)
-        line = lines.get(unit.key)
-        if line is None or line.labels.get("repeat", 0) != first or not isinstance(work, GridWork):
-            continue
-        trained = work.training is None or (cache is not None and cache.has(work.training))
-        if not trained:
-            return {}, [
-                "Not drawn: the predictions of the classifier are no longer cached; run the study again."
-            ]
-        if not own_code and _runs_own_code(work, cache):
-            return {}, [
-                "Not drawn: it needs code of the recipe, which a report does not run; use 'calibrant bench run'."
-            ]
-        rows.setdefault(label_text(unit.labels["calibrator"]), []).append(_calibrated(work, cache))
+    for name, work in works:
+        rows.setdefault(name, []).append(_calibrated(work, cache))
     found = {
         name: (
             np.concatenate([labels for labels, _ in parts]),
@@ -102,7 +124,57 @@ def _predictions(
     wanted = picture.calibrators
     if wanted:
         found = {name: found[name] for name in wanted if name in found}
-    return found, []
+    return found, notes
+
+
+def _fitted_maps(results: Results, picture: FittedMaps, cache_folder: Path | None, own_code: bool) -> Built:
+    """Draw the calibrators of the first split."""
+    cache = None if cache_folder is None else OutputsCache(cache_folder)
+    works, notes = _works(results, picture, cache, own_code, pooled=False)
+    calibrators: dict[str, Any] = {}
+    part = None
+    for name, work in works:
+        if name in calibrators:
+            continue
+        request = work.request
+        outputs = base_outputs(request, None if request.classifier is None else cache, work.outputs)
+        part = outputs.parts[0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # They were counted when the unit ran.
+            seed = split_seed(request.seed, request.split)
+            calibrators[name] = fitted_calibrator(part, work.calibrator, request.recipe_folder, seed)
+    if part is None:
+        return Built({}, tuple(notes) or (NOTHING,))
+    ordered = [name for name in picture.calibrators or calibrators if name in calibrators]
+    if picture.display == "latent functions":
+        models = {name: calibrators[name] for name in ordered}
+        return Built(
+            {"": LatentFunctionDisplay.from_estimator(models, part.test, scores=picture.scores)}, tuple(notes)
+        )
+    displays: dict[str, Display] = {}
+    for name in ordered:
+        ending = re.sub(r"[^A-Za-z0-9.-]+", "-", name) if len(ordered) > 1 else ""
+        displays[ending] = _MAPS[picture.display](calibrators[name], outputs, picture)
+    return Built(displays, tuple(notes))
+
+
+def _temperatures(calibrator: Any, outputs: BaseOutputs, picture: FittedMaps) -> Display:  # noqa: ARG001
+    return TemperatureHistogramDisplay.from_estimator(calibrator, outputs.parts[0].test, outputs.test_labels)
+
+
+def _weights(calibrator: Any, outputs: BaseOutputs, picture: FittedMaps) -> Display:  # noqa: ARG001
+    return LinearMapDisplay.from_estimator(calibrator, outputs.parts[0].test, outputs.test_labels)
+
+
+def _interpretation_points(calibrator: Any, outputs: BaseOutputs, picture: FittedMaps) -> Display:  # noqa: ARG001
+    return InterpretationPointsDisplay.from_estimator(calibrator, classes=picture.classes)
+
+
+_MAPS: dict[str, Callable[[Any, BaseOutputs, FittedMaps], Display]] = {
+    "temperatures": _temperatures,
+    "weights": _weights,
+    "interpretation points": _interpretation_points,
+}
 
 
 def _runs_own_code(work: GridWork, cache: OutputsCache | None) -> bool:
@@ -154,7 +226,7 @@ class DrawnPicture:
 def draw_picture(
     results: Results,
     options: PictureOptions,
-    predictions: Callable[[Results, Probabilities], Built] | None = None,
+    predictions: Callable[[Results, PictureOptions], Built] | None = None,
 ) -> DrawnPicture:
     """Draw a figure of results.
 
@@ -163,11 +235,11 @@ def draw_picture(
     results : Results
     options : PictureOptions
     predictions : callable, optional
-        Draws diagrams of predictions, see :func:`pictures_of_predictions`.
+        Draws predictions and fitted calibrators, see :func:`pictures_of_predictions`.
     """
     if options.kind in BUILDERS:
         built = BUILDERS[options.kind](results, options)
-    elif isinstance(options, Probabilities) and predictions is not None:
+    elif predictions is not None:
         built = predictions(results, options)
     else:
         built = Built({}, ("Not drawn: the predictions are not available.",))

@@ -2,16 +2,19 @@
 
 import math
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from calibrant.plots.critical_difference_display import CriticalDifferenceDisplay
 from calibrant.plots.display import Display
 from calibrant.plots.pass_rate_display import PassRateDisplay
-from calibrant.presentation import counted
+from calibrant.presentation import counted, p_text
+from calibrant.ranking import friedman_test
 from calibrant.studies.pictures.displays import BarsDisplay, Curve, LinesDisplay
 from calibrant.studies.pictures.options import (
     Axes,
@@ -69,14 +72,42 @@ def _critical_difference(results: Results, picture: CriticalDifference) -> Built
     if test == "bonferroni-dunn" and control is None:
         control = ranking.columns[int(np.argmin(ranking.all_ranks.mean(axis=0)))]
     display = CriticalDifferenceDisplay.from_table(
-        ranking.means, names=ranking.columns, test=test, control=control, alpha=picture.alpha
+        ranking.means,
+        names=ranking.columns,
+        test=test,
+        control=control,
+        alpha=picture.alpha,
+        sides=picture.sides,
     )
+    about = _on_test(display)
+    if picture.post_hoc_below < 1:
+        p_value = friedman_test(ranking.means).p_value
+        if not p_value < picture.post_hoc_below:
+            display = _joined(display)
+            about = (
+                f"Friedman's test: {p_text(p_value)}, not below {picture.post_hoc_below:g}, so there is no post-hoc "
+                "test, and one bar joins all methods."
+            )
     return _one(
         display,
-        _on_test(display),
+        about,
         f"Not shown because they have no numbers: {', '.join(empty)}." if empty else "",
         _left_out(len(ranking.left_out), len(groups.rows), "task"),
         _shortened(len(ranking.shortened)),
+    )
+
+
+def _joined(display: CriticalDifferenceDisplay) -> CriticalDifferenceDisplay:
+    """Return a diagram in which no difference is significant."""
+    order = np.argsort(display.average_ranks, kind="stable")
+    everything = tuple(display.methods[k] for k in order)
+    return CriticalDifferenceDisplay(
+        display.methods,
+        display.average_ranks,
+        display.critical_difference,
+        [everything],
+        display.n_tasks,
+        alpha=display.alpha,
     )
 
 
@@ -84,7 +115,8 @@ def _on_test(display: CriticalDifferenceDisplay) -> str:
     """Return a sentence with the test and the critical difference."""
     against = "Nemenyi test of all pairs"
     if display.control is not None:
-        against = f"Bonferroni-Dunn test against {display.control}"
+        sided = "one-sided " if display.sides == 1 else ""
+        against = f"{sided}Bonferroni-Dunn test against {display.control}"
     return (
         f"Critical difference of average ranks at the {100 * display.alpha:g} % level ({against}): "
         f"{display.critical_difference:.4g}."
@@ -127,7 +159,9 @@ def _lines(results: Results, picture: Lines) -> Built:
     levels = {label_text(level): level for level in results.levels(x)}
     numbers = {text: float(level) for text, level in levels.items() if _is_number(level)}
     words: dict[float, str] = {}
-    if len(numbers) < len(levels):  # Words are shown in their order.
+    if picture.places:
+        numbers = {str(text): float(place) for text, place in picture.places.items()}
+    elif len(numbers) < len(levels):  # Words are shown in their order.
         numbers = {row[0]: float(place) for place, row in enumerate(groups.rows)}
         words = {place: text for text, place in numbers.items()}
     points = {
@@ -211,15 +245,16 @@ def _curves(
         planned += sum(len(cell.planned) for cell in cells.values())
         there = {place: cell for place, cell in sorted(cells.items()) if cell.values}
         if there:
-            curves[name] = Curve(
+            curve = Curve(
                 np.array(list(there)),
                 np.array([cell.mean * scale for cell in there.values()]),
                 np.array([spread_over_splits(cell.values) * abs(scale) for cell in there.values()]),
                 np.array([len(cell.values) for cell in there.values()], dtype=np.intp),
             )
+            curves[name] = _regression(curve, there, scale) if picture.band == "gp" else curve
     if not curves:
         return _nothing()
-    band = picture.band == "sd"
+    band = picture.band in ("sd", "gp")
     display = LinesDisplay(
         curves,
         label_x=_in_words(label_x),
@@ -229,8 +264,29 @@ def _curves(
         log_y=picture.log_y,
         names_x=words,
     )
-    about = f"Bands: mean ± one standard deviation over {repeated}." if band else ""
-    return _one(display, about, _missing(missing, planned), *notes)
+    return _one(display, _ABOUT_BANDS[picture.band].format(repeated), _missing(missing, planned), *notes)
+
+
+_ABOUT_BANDS = {
+    "": "",
+    "sd": "Bands: mean ± one standard deviation over {}.",
+    "gp": "Gaussian-process regression on all {}; bands: ± one standard deviation of its posterior mean.",
+}
+
+
+def _regression(curve: Curve, cells: dict[float, CellUnits], scale: float) -> Curve:
+    """Return a Gaussian-process regression on the values of all units, at the places of a curve."""
+    x = np.array([place for place, cell in cells.items() for _ in cell.values])[:, np.newaxis]
+    y = np.array([value * scale for cell in cells.values() for value in cell.values.values()])
+    width = float(np.ptp(x))
+    if len(cells) < 3 or not width:
+        return curve
+    kernel = ConstantKernel() * RBF(0.2, (0.05, 2.0)) + WhiteKernel(0.1, (1e-6, 10.0))
+    process = GaussianProcessRegressor(kernel, normalize_y=True).fit(x / width, y)
+    mean, deviation = process.predict(curve.x[:, np.newaxis] / width, return_std=True)
+    # The deviation of new values contains the noise, the band that of the mean.
+    noise = process.kernel_.k2.noise_level * float(np.var(y))
+    return replace(curve, y=mean, sd=np.sqrt(np.maximum(deviation**2 - noise, 0.0)))
 
 
 def _bars(results: Results, picture: Bars) -> Built:

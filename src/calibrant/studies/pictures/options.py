@@ -13,6 +13,7 @@ __all__ = [
     "Bars",
     "Chosen",
     "CriticalDifference",
+    "FittedMaps",
     "Lines",
     "Measures",
     "PassRate",
@@ -104,6 +105,8 @@ class CriticalDifference(PictureOptions):
     test: Literal["nemenyi", "bonferroni-dunn"] | None = None
     control: str = ""
     alpha: float = 0.05
+    sides: Literal[1, 2] = 2
+    post_hoc_below: float = 1.0
     better: Literal["", "higher", "lower"] = ""
     level: float | None = None
 
@@ -112,6 +115,11 @@ class CriticalDifference(PictureOptions):
         if self.control and self.test == "nemenyi":
             raise RecipeError(
                 f"{where}: the Nemenyi test compares all pairs and has no control; drop control, or set "
+                'test = "bonferroni-dunn".'
+            )
+        if self.sides == 1 and not (self.control or self.test == "bonferroni-dunn"):
+            raise RecipeError(
+                f"{where}: only the Bonferroni-Dunn test can be one-sided; drop sides, or set "
                 'test = "bonferroni-dunn".'
             )
 
@@ -129,7 +137,7 @@ class PassRate(PictureOptions):
 class Axes(PictureOptions):
     """The keys of all line charts."""
 
-    band: Literal["", "sd"] = ""
+    band: Literal["", "sd", "gp"] = ""
     log_x: bool = False
     log_y: bool = False
     scale: float = 1.0
@@ -144,6 +152,7 @@ class Lines(Axes):
     x: str
     measure: str
     series: str = ""
+    places: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,8 +212,21 @@ class Probabilities(PictureOptions):
     calibrators: NamesOrOne = ()
     display: Literal["reliability", "boxes", "classwise"] = "reliability"
     class_: Any = None
+    repeats: Literal["first", "all"] = "first"
     repeat: float | None = None
     fold: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedMaps(PictureOptions):
+    """The keys of a diagram of fitted calibrators."""
+
+    data: NamesOrOne
+    classifier: NamesOrOne = ()
+    calibrators: NamesOrOne = ()
+    display: Literal["latent functions", "temperatures", "weights", "interpretation points"]
+    scores: Literal["log-probabilities", "logits"] = "log-probabilities"
+    classes: list[Any] | None = None
 
 
 KINDS: dict[str, type[PictureOptions]] = {
@@ -216,4 +238,5 @@ KINDS: dict[str, type[PictureOptions]] = {
     "bars": Bars,
     "chosen": Chosen,
     "probabilities": Probabilities,
+    "fitted maps": FittedMaps,
 }

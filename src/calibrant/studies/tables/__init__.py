@@ -132,7 +132,7 @@ def make_table(results: Results, options: TableOptions, folder: Path | None = No
     """
     groups = grouped(
         results, options.all_measures, options.rows, options.columns, options.where, options.counted_above
-    )
+    ).with_columns(options.renamed)
     figures = None
     if options.figures and folder is not None:
         figures = read_figures(folder / options.figures, options.rows)
@@ -155,7 +155,12 @@ def make_table(results: Results, options: TableOptions, folder: Path | None = No
                 _with_ranks(line, groups.columns, ranking, row)
                 for row, line in zip(groups.rows, cells, strict=True)
             ]
-        if options.relative_to:
+        if options.relative_to and options.quotient == "mean":
+            cells = [
+                _mean_quotients(line, groups, row, options)
+                for row, line in zip(groups.rows, cells, strict=True)
+            ]
+        elif options.relative_to:
             cells = [_relative(line, groups.columns, options, notes) for line in cells]
     if figures is not None:
         cells = _with_figures(cells, groups, figures, notes)
@@ -249,6 +254,25 @@ def _relative(
         else replace(cell, value=math.nan, sd=math.nan)
         for cell in line
     ]
+
+
+def _mean_quotients(
+    line: Sequence[TableCell], groups: Grouped, row: Row, options: TableOptions
+) -> list[TableCell]:
+    """Divide within each task by one of the cells, and average the quotients over the tasks that have both."""
+    columns = groups.columns
+    if options.relative_to not in columns:
+        return [replace(cell, value=math.nan, sd=math.nan) for cell in line]
+    divisor = columns.index(options.relative_to)
+    tasks = list(groups.by_task(row, columns).values())
+    quotients = np.array([[units.mean / task[divisor].mean for units in task] for task in tasks])
+    found = []
+    for cell, column in zip(line, quotients.T, strict=True):
+        known = column[np.isfinite(column)]
+        value = float(known.mean()) if len(known) else math.nan
+        spread = float(known.std(ddof=1)) if len(known) > 1 else math.nan
+        found.append(replace(cell, value=value * options.scale, sd=spread * abs(options.scale)))
+    return found
 
 
 def _with_figures(

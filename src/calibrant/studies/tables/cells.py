@@ -59,6 +59,16 @@ class Grouped:
         """Return the units of a cell."""
         return self.cells.get((row, column), CellUnits())
 
+    def with_columns(self, names: Mapping[str, str]) -> "Grouped":
+        """Return the same cells with other names for some columns."""
+        if not names:
+            return self
+        return Grouped(
+            self.rows,
+            [names.get(column, column) for column in self.columns],
+            {(row, names.get(column, column)): units for (row, column), units in self.cells.items()},
+        )
+
     def by_task(self, row: Row, columns: Sequence[str]) -> dict[Task, list[CellUnits]]:
         """Return the cells of a row separately per task, one cell per column."""
         parts = [_by_task(self.cell(row, column)) for column in columns]

@@ -37,10 +37,14 @@ class TableOptions:
     round_first: bool = False
     spread: Literal["", "sd"] = ""
     relative_to: str = ""
+    quotient: Literal["of means", "mean"] = "of means"
     scale: float = 1.0
     digits: Annotated[int, Rule(ge=0, le=12)] = 4
     where: Mapping[str, Any] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
     friedman: bool = False
+    post_hoc_below: Annotated[float, Rule(gt=0, le=1)] = 1.0
+    sides: Literal[1, 2] = 2
     control: str = ""
     unranked: NamesOrOne = ()
     better: Literal["", "higher", "lower"] = ""

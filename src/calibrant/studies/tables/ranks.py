@@ -138,17 +138,23 @@ def sentences_on_ranks(ranking: Ranking, options: TableOptions, what: str = "tas
         f"Friedman's test of {n_columns} columns on {counted(n_tasks, what)}: chi-square {test.statistic:.4g}, "
         f"{p_text(test.p_value)}; F {test.f_statistic:.4g}, {p_text(test.f_p_value)}."
     ]
+    if not test.p_value < options.post_hoc_below and options.post_hoc_below < 1:
+        sentences.append(
+            f"No post-hoc test, since the p-value of Friedman's test is not below {options.post_hoc_below:g}."
+        )
+        return sentences
     averages = test.average_ranks
     best = columns.index(options.control) if options.control in columns else int(np.argmin(averages))
-    difference = critical_difference(n_columns, n_tasks, test="bonferroni-dunn")
+    difference = critical_difference(n_columns, n_tasks, test="bonferroni-dunn", sides=options.sides)
     worse = [columns[k] for k in np.argsort(averages) if averages[k] - averages[best] >= difference]
     published = ""
-    if n_columns in PUBLISHED_CONSTANTS:
+    if n_columns in PUBLISHED_CONSTANTS and options.sides == 2:
         constant = PUBLISHED_CONSTANTS[n_columns]
         old = constant * math.sqrt(n_columns * (n_columns + 1) / (6 * n_tasks))
         published = f" ({old:.4g} with the constant {constant:g} of published tables)"
+    name = "Bonferroni-Dunn" if options.sides == 2 else "one-sided Bonferroni-Dunn"
     sentences.append(
-        f"Critical difference of average ranks at the 5 % level (Bonferroni-Dunn): {difference:.4g}{published}; "
+        f"Critical difference of average ranks at the 5 % level ({name}): {difference:.4g}{published}; "
         f"worse than {columns[best]} by at least that: {', '.join(worse) or 'none'}."
     )
     return sentences

@@ -247,6 +247,8 @@ class ArrowSink(Sink):
         Whether these are new columns, written after the others.
     """
 
+    drops_rows = True
+
     def __init__(
         self,
         stream: IO[bytes],

@@ -428,6 +428,8 @@ class CsvSink(Sink):
         Whether these are new columns, written after the others.
     """
 
+    drops_rows = True
+
     def __init__(
         self, stream: IO[bytes], path: Path, source: CsvSource, columns: Sequence[str], appended: bool
     ) -> None:

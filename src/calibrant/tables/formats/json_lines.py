@@ -95,6 +95,8 @@ class JsonLinesSink(Sink):
         Whether these are new columns.
     """
 
+    drops_rows = True
+
     def __init__(
         self,
         stream: IO[bytes],

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from calibrant import Identity, IsotonicCalibration, TemperatureScaling, VectorScaling
-from calibrant.calibrators.combinators.auto import PRIOR_ROWS, PRIOR_ROWS_OF_IDENTITY, pooled, single
+from calibrant.calibrators.combinators import auto as auto_module
+from calibrant.calibrators.combinators.auto import (
+    PRIOR_ROWS,
+    PRIOR_ROWS_OF_IDENTITY,
+    PRIOR_ROWS_OF_STEPS,
+    pooled,
+    probability_of_identity,
+    single,
+)
 from calibrant.calibrators.combinators.auto.trials import Candidate, Trial, Trials
 
 
@@ -26,6 +34,13 @@ def trials_of(losses, fold_numbers=None, weights=None, group_of_row=None):
     )
 
 
+@pytest.fixture
+def mixture_alone(monkeypatch):
+    """Predictions are never calibrated, so that the pool is the mixture."""
+    monkeypatch.setattr(auto_module, "PRIOR_LOG_ODDS", -np.inf)
+
+
+@pytest.mark.usefixtures("mixture_alone")
 def test_weights_are_those_that_expectation_maximisation_finds():
     """A naive second way: every row is shared out among candidates by their likelihood, the prior added in."""
     generator = np.random.default_rng(0)
@@ -42,6 +57,7 @@ def test_weights_are_those_that_expectation_maximisation_finds():
     np.testing.assert_allclose(found.weights, mixture, atol=1e-5)
 
 
+@pytest.mark.usefixtures("mixture_alone")
 def test_candidates_of_one_family_share_their_prior_belief():
     """Eight copies of a candidate get together what one of them would get."""
     losses = np.random.default_rng(3).exponential(1.0, (40, 3))
@@ -61,6 +77,7 @@ def test_candidates_of_one_family_share_their_prior_belief():
     np.testing.assert_allclose([*shared[:2], shared[2:].sum()], alone, atol=1e-6)
 
 
+@pytest.mark.usefixtures("mixture_alone")
 def test_losses_of_the_pool_are_those_of_weights_that_have_not_seen_the_row():
     losses = np.random.default_rng(1).exponential(1.0, (60, 3))
     numbers = np.arange(60) % 3
@@ -71,6 +88,7 @@ def test_losses_of_the_pool_are_those_of_weights_that_have_not_seen_the_row():
         np.testing.assert_allclose(found.losses[own], -np.log(np.exp(-losses[own]) @ without), atol=1e-9)
 
 
+@pytest.mark.usefixtures("mixture_alone")
 def test_negligible_components_are_dropped_and_the_others_share_their_weight():
     losses = np.random.default_rng(2).exponential(1.0, (300, 12))
     all_of_them = pooled(trials_of(losses), negligible=0.0).weights
@@ -79,6 +97,40 @@ def test_negligible_components_are_dropped_and_the_others_share_their_weight():
     assert (some[some > 0] >= 0.1).all()
     assert some.sum() == pytest.approx(1)
     assert (some == 0).any()
+
+
+def test_step_functions_have_a_small_prior():
+    losses = np.ones((20, 3))
+    losses[:, 0] = 9.0
+    kinds = {
+        "uncalibrated": Identity(),
+        "temperature": TemperatureScaling(),
+        "isotonic": IsotonicCalibration(),
+    }
+    trials = replace(
+        trials_of(losses),
+        trials=[Trial(Candidate(*kind), losses[:, place], 0.0) for place, kind in enumerate(kinds.items())],
+    )
+    weights = pooled(trials, negligible=0.0).weights
+    assert weights[2] / weights[1] == pytest.approx(PRIOR_ROWS_OF_STEPS / PRIOR_ROWS, rel=1e-3)
+
+
+@pytest.mark.parametrize("advantage", [-0.2, 0.0, 0.05, 1.0])
+def test_the_identity_has_the_posterior_probability_of_calibrated_predictions(advantage, monkeypatch):
+    losses = np.random.default_rng(4).exponential(1.0, (50, 3))
+    losses[:, 0] += advantage
+    pool = pooled(trials_of(losses), negligible=0.0)
+    monkeypatch.setattr(auto_module, "PRIOR_LOG_ODDS", -np.inf)
+    mixture = pooled(trials_of(losses), negligible=0.0)
+    monkeypatch.undo()
+    share = probability_of_identity((losses[:, 0] - mixture.losses).sum(), 0.0)
+    np.testing.assert_allclose(pool.weights, share * np.eye(3)[0] + (1 - share) * mixture.weights, atol=1e-12)
+
+
+def test_a_pool_that_is_worse_on_held_out_rows_leaves_the_identity():
+    """Every candidate is worse by 0.2 nats on each of 100 rows."""
+    losses = np.random.default_rng(5).exponential(1.0, (100, 1)) + np.array([0.0, 0.2, 0.2])
+    np.testing.assert_array_equal(pooled(trials_of(losses), negligible=0.2).weights, [1, 0, 0])
 
 
 def test_a_single_choice_is_the_simplest_within_a_standard_error_of_the_best():

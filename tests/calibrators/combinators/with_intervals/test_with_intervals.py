@@ -30,17 +30,17 @@ def every_kind():
     return [
         WithIntervals(TemperatureScaling()),
         WithIntervals(VectorScaling()),
-        WithIntervals(MatrixScaling("l2", reg_lambda=0.01, reg_mu=0.01)),
-        WithIntervals(StructuredScaling()),
+        WithIntervals(MatrixScaling("l2", reg_lambda=0.01, reg_mu=0.01), "laplace"),
+        WithIntervals(StructuredScaling(), "laplace"),
         WithIntervals(PlattScaling()),
         WithIntervals(BetaCalibration(), predictive=True),
         WithIntervals(TemperatureScaling(), predictive=True),
-        WithIntervals(IsotonicCalibration(), n_draws=20),
+        WithIntervals(IsotonicCalibration(), "bootstrap", n_draws=20),
         WithIntervals(EnsembleTemperatureScaling(), n_draws=20, predictive=True),
         WithIntervals(Chain([TemperatureScaling(), VectorScaling()]), n_draws=20),
-        WithIntervals(GaussianProcessCalibration()),
-        WithIntervals(GaussianProcessCalibration(monotone=True)),
-        WithIntervals(GaussianProcessCalibration(covariance="diagonal")),
+        WithIntervals(GaussianProcessCalibration(), "own"),
+        WithIntervals(GaussianProcessCalibration(monotone=True), "own"),
+        WithIntervals(GaussianProcessCalibration(covariance="diagonal"), "own"),
         WithIntervals(VennAbersCalibration()),
     ]
 
@@ -160,11 +160,17 @@ def test_predictive_means_of_a_temperature_keep_the_predicted_class():
 
 def test_the_same_seed_gives_the_same_refits_whatever_the_threads(monkeypatch):
     p, y = rows_of(60, 3)
-    first = WithIntervals(IsotonicCalibration(), n_draws=20).fit(p, y).predict_interval(p)
+    first = WithIntervals(IsotonicCalibration(), "bootstrap", n_draws=20).fit(p, y).predict_interval(p)
     monkeypatch.setattr("calibrant.numerics.row_blocks.NUMBERS_PER_PIECE", 1)
     monkeypatch.setenv("CALIBRANT_NUM_THREADS", "3")
-    assert_array_equal(WithIntervals(IsotonicCalibration(), n_draws=20).fit(p, y).predict_interval(p), first)
-    other = WithIntervals(IsotonicCalibration(), n_draws=20, random_state=1).fit(p, y).predict_interval(p)
+    assert_array_equal(
+        WithIntervals(IsotonicCalibration(), "bootstrap", n_draws=20).fit(p, y).predict_interval(p), first
+    )
+    other = (
+        WithIntervals(IsotonicCalibration(), "bootstrap", n_draws=20, random_state=1)
+        .fit(p, y)
+        .predict_interval(p)
+    )
     assert np.abs(np.subtract(other, first)).max() > 1e-3
 
 
@@ -188,10 +194,10 @@ def test_the_order_of_rows_and_of_classes_does_not_matter():
         DirichletCalibration("odir", reg_lambda=0.01, reg_mu=0.01),
         PlattScaling(),
     ):
-        ends = WithIntervals(calibrator).fit(p, y).predict_interval(p)
-        shuffled = WithIntervals(calibrator).fit(p[rows], y[rows]).predict_interval(p)
+        ends = WithIntervals(calibrator, "laplace").fit(p, y).predict_interval(p)
+        shuffled = WithIntervals(calibrator, "laplace").fit(p[rows], y[rows]).predict_interval(p)
         renamed = (
-            WithIntervals(calibrator)
+            WithIntervals(calibrator, "laplace")
             .fit(p[:, columns], np.argsort(columns)[y])
             .predict_interval(p[:, columns])
         )

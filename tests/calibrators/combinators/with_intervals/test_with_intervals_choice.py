@@ -62,7 +62,7 @@ def test_the_automatic_choice_keeps_its_components_and_their_weights(monkeypatch
     tried = []
     fit = AutoCalibration._fit
     monkeypatch.setattr(AutoCalibration, "_fit", lambda self, data: (tried.append(self), fit(self, data))[1])
-    fitted = WithIntervals(AutoCalibration(), n_draws=20).fit(p, y)
+    fitted = WithIntervals(AutoCalibration(), "bootstrap", n_draws=20).fit(p, y)
     assert len(tried) == 1
     assert_array_equal(fitted.predict_proba(p), alone.predict_proba(p))
     for refit in fitted.refits_:
@@ -93,7 +93,7 @@ def test_venn_abers_predictors_have_no_level():
 def test_intervals_of_its_own_are_those_of_the_calibrator():
     p, y = rows_of(100, 3)
     gaussian = GaussianProcessCalibration().fit(p, y)
-    wrapped = WithIntervals(GaussianProcessCalibration()).fit(p, y)
+    wrapped = WithIntervals(GaussianProcessCalibration(), "own").fit(p, y)
     assert_array_equal(wrapped.predict_interval(p, 0.8), gaussian.predict_interval(p, 0.8))
     p, y = rows_of(100, 2)
     venn = VennAbersCalibration().fit(p, y)
@@ -120,6 +120,7 @@ def test_a_gaussian_process_of_two_classes_has_the_interval_of_its_latent_functi
         (WithIntervals(3), "calibrator must be a registry name or a calibrator"),
         (WithIntervals("temprature"), "temprature"),
         (WithIntervals(TemperatureScaling(), method="mcmc"), "method must be"),
+        (WithIntervals(TemperatureScaling(), method="own"), "TemperatureScaling has no intervals of its own"),
         (WithIntervals(TemperatureScaling(), covariance="robust"), "covariance must be"),
         (WithIntervals(TemperatureScaling(), level=95), "level must lie"),
         (WithIntervals(TemperatureScaling(), predictive="yes"), "predictive must be"),

@@ -66,7 +66,7 @@ def test_penalised_maps_hold_what_they_are_pulled_away_from(name):
     """Intercepts of 1.5 where the penalty pulls to none: without its bias in the variance, only 0.57 and 0.74 hold it."""
     slopes = tuple(tuple(row) for row in 0.7 * np.eye(3))
     task = SyntheticTask((1.0, 1.0, 1.0), LogLinearMap(slopes, (-1.5, 0.0, 1.5)))
-    assert coverage(task, WithIntervals(name), 200, 20) > 0.84
+    assert coverage(task, WithIntervals(name, "laplace"), 200, 20) > 0.84
 
 
 @pytest.mark.parametrize(
@@ -77,5 +77,5 @@ def test_penalised_maps_hold_a_temperature(name):
     task = (
         SyntheticTask((0.5, 0.5), TemperatureMap(1.5)) if name in ("quadratic", "piecewise-linear") else None
     )
-    wrapped = WithIntervals(calibrant.registry.make(name))
+    wrapped = WithIntervals(calibrant.registry.make(name), "laplace")
     assert coverage(task or tasks()["over-confident"], wrapped, 300, 20) > 0.88

@@ -124,6 +124,21 @@ def test_between_two_predictions_the_share_of_trees_decides():
     assert fitted.predict_proba([0.35])[0, 1] == pytest.approx(0.5, abs=4 * 0.6 * np.sqrt(3 / 16 / 4000))
 
 
+def test_bins_of_a_few_rows_are_left_out_where_larger_ones_are_clearly_worse():
+    """A list of all numbers shows that they would have been worse still, and leads to the same choice."""
+    generator = np.random.default_rng(1)
+    p = generator.random(800)
+    labels = (generator.random(800) < p).astype(int)
+    options = {"n_trees": 10, "cv": 4, "guard": False}
+    automatic = RandomCalibrationForest(**options).fit(p, labels)
+    complete = RandomCalibrationForest(n_bins=[2**power for power in range(1, 13)], **options).fit(p, labels)
+    n_tried = len(automatic.search_["n_bins"])
+    assert automatic.search_["n_bins"].tolist() == [2, 4, 8, 16, 32, 64, 128]
+    np.testing.assert_allclose(automatic.search_["loss"], complete.search_["loss"][:n_tried], rtol=1e-12)
+    assert complete.search_["loss"][n_tried:].min() > automatic.search_["loss"].max()
+    assert automatic.n_bins_ == complete.n_bins_
+
+
 @pytest.mark.parametrize("growth", ["bins", "depth"])
 def test_all_numbers_of_bins_are_judged_as_if_each_were_alone(growth):
     calibration, labels = some_rows(150)

@@ -14,6 +14,7 @@ from calibrant.arrays import Vector
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.combinators.auto.folds import row_groups
 from calibrant.calibrators.combinators.chain import Chain
+from calibrant.calibrators.structured.structured_rows import NearbyPath
 from calibrant.calibrators.structured.structured_scaling import StructuredScaling
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -25,25 +26,32 @@ from calibrant.objective import RowSource
 
 __all__ = [
     "IDENTITY",
+    "STEPS",
     "Candidate",
     "Trial",
     "Trials",
     "chosen_candidates",
     "default_candidates",
     "evaluate_candidates",
+    "families",
+    "fitted_family",
 ]
 
 
 IDENTITY = "uncalibrated"
 
 # Regularisation strengths, the strongest (simplest map) first. All numbers here were chosen on the odd-numbered sets of
-# benchmarks/structured_and_auto.py. Strengths that are too weak for a small calibration set get no weight in the pool.
+# benchmarks/structured_and_auto.py. Strengths that are too weak for a small calibration set get no weight in the pool, and
+# from many rows on a weaker one pays.
 VECTOR_STRENGTHS: tuple[float, ...] = (10.0, 1.0)
 VECTOR_STRENGTHS_OF_TWO: tuple[float, ...] = (10.0, 1.0, 0.1)
-MATRIX_STRENGTHS: tuple[float, ...] = (10.0, 3.0, 1.0, 0.3, 0.1)
+MATRIX_STRENGTHS: tuple[float, ...] = (10.0, 1.0, 0.1)
+WEAK_STRENGTH, ROWS_FOR_WEAK_STRENGTH = 0.01, 1000
 MOST_CLASSES_OF_MATRIX = 200
 
-ROWS_FOR_ISOTONIC = 2000
+# Step functions, one per class, for scores of odd shapes.
+STEPS = ("isotonic", "isotonic-centered")
+ROWS_FOR_STEPS, MOST_CLASSES_OF_STEPS = 1000, 20
 
 # Maps of other shapes. On the same sets they gain nothing over those above and take most of the time. They may gain
 # where none of the others fits the shape of the errors.
@@ -88,15 +96,17 @@ def default_candidates(data: LabelledPredictions | RowSource, *, thorough: bool 
     regularisation strengths. Two classes have binary maps instead of matrices. ``thorough`` adds slower methods of other
     shapes.
     """
-    n_classes = data.n_classes
+    n_classes, n_rows = data.n_classes, data.total_weight
     names = [IDENTITY, "temperature", "shared-map"]
     if n_classes == 2:
         names += ["platt", "beta", "quadratic", "piecewise-linear", "piecewise-linear (mixing=0)"]
         names += _at(VECTOR_STRENGTHS_OF_TWO, "shared-vector")
-        names += ["isotonic"] if data.total_weight >= ROWS_FOR_ISOTONIC else []
     else:
         names += _at(VECTOR_STRENGTHS, "shared-vector")
-        names += _at(MATRIX_STRENGTHS, "shared-matrix") if n_classes <= MOST_CLASSES_OF_MATRIX else []
+        weak = (WEAK_STRENGTH,) if n_rows >= ROWS_FOR_WEAK_STRENGTH else ()
+        names += _at(MATRIX_STRENGTHS + weak, "shared-matrix") if n_classes <= MOST_CLASSES_OF_MATRIX else []
+    if n_rows >= ROWS_FOR_STEPS and n_classes <= MOST_CLASSES_OF_STEPS:
+        names.append("isotonic-centered")
     if thorough:
         names += FURTHER if n_classes <= MOST_CLASSES_OF_FURTHER else FURTHER[:1]
     return [Candidate(name, _made(name)) for name in names]
@@ -228,7 +238,8 @@ def evaluate_candidates(
 ) -> Trials:
     """Cross-validate all candidates.
 
-    Structured maps that differ only in their regularisation strength are fitted along one path. With a time budget, a
+    Structured maps that differ only in their regularisation strength are fitted along one path, and start where those of the
+    first fold ended. With a time budget, a
     candidate is skipped if its first fold shows that it would take too long, and so are all candidates after the budget is
     used up. The first two, the identity and its successor, are always evaluated.
 
@@ -254,8 +265,8 @@ def evaluate_candidates(
     ]
     trials: dict[str, Trial] = {}
     start = perf_counter()
-    families = list(_families(candidates))
-    for number, family in enumerate(families):
+    fitted_together = families(candidates)
+    for number, family in enumerate(fitted_together):
         began = perf_counter()
         # The first candidates are cheap.
         left = np.inf if time_budget is None or number < ALWAYS_TRIED else time_budget - (began - start)
@@ -272,7 +283,11 @@ def evaluate_candidates(
         names = ", ".join(one.name for one in family)
         # A handler can show the time left; the final fits count as one step.
         LOGGER.info(
-            "%s: %.1f s %s", names, seconds, note, extra={"done": number + 1, "total": len(families) + 1}
+            "%s: %.1f s %s",
+            names,
+            seconds,
+            note,
+            extra={"done": number + 1, "total": len(fitted_together) + 1},
         )
     weights = np.concatenate(
         [np.ones(test.n_rows) if test.weights is None else test.weights for _, test in pieces]
@@ -321,14 +336,16 @@ def _judged(
     began = perf_counter()
     try:
         with held_back():
-            first = _held_out(family, *pieces[0])
+            first, nearby = _held_out(family, *pieces[0])
             # The other folds cost the same, and the final fit to all rows more.
             expected = (perf_counter() - began) * (len(pieces) + last_fits)
             if expected > seconds_left:
                 return nothing, f"left out: it would take about {expected:.1f} s, longer than what is left"
             train = pieces[0][0]
             rest = in_threads(
-                lambda piece: _held_out(family, *piece), pieces[1:], train.n_rows * train.n_classes
+                lambda piece: _held_out(family, *piece, nearby)[0],
+                pieces[1:],
+                train.n_rows * train.n_classes,
             )
     except (ValueError, ArithmeticError, MemoryError) as error:
         # A candidate that cannot be fitted must not stop the others.
@@ -336,27 +353,39 @@ def _judged(
     return [np.concatenate(parts) for parts in zip(first, *rest, strict=True)], ""
 
 
-def _families(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
+def families(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
     """Group candidates that are fitted together: structured maps that differ only in regularisation strength."""
-    families: dict[str, list[Candidate]] = {}
+    grouped: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         together = isinstance(candidate.calibrator, StructuredScaling)
-        families.setdefault(candidate.family if together else candidate.name, []).append(candidate)
-    return list(families.values())
+        grouped.setdefault(candidate.family if together else candidate.name, []).append(candidate)
+    return list(grouped.values())
+
+
+def fitted_family(family: Sequence[Candidate], data: LabelledPredictions) -> list[Calibrator]:
+    """Return fitted copies of the candidates of a family."""
+    first = family[0].calibrator
+    if len(family) > 1 and isinstance(first, StructuredScaling):
+        return list(clone(first).fit_path_labelled(data, _strengths(family), warn_of_absent=False))
+    return [clone(candidate.calibrator).fit_labelled(data, warn_of_absent=False) for candidate in family]
+
+
+def _strengths(family: Sequence[Candidate]) -> list[float]:
+    return [candidate.calibrator.strength for candidate in family]
 
 
 def _held_out(
-    family: Sequence[Candidate], train: LabelledPredictions, test: LabelledPredictions
-) -> list[Vector]:
-    """Return the log-loss of every test row for every candidate of a family."""
-    if family[0].name == IDENTITY:  # needs no fit
-        return [test.row_losses("log", test.predictions.without_zeros())]
-    return [test.row_losses("log", fitted.transform(test.predictions)) for fitted in _fitted(family, train)]
-
-
-def _fitted(family: Sequence[Candidate], train: LabelledPredictions) -> list[Calibrator]:
+    family: Sequence[Candidate],
+    train: LabelledPredictions,
+    test: LabelledPredictions,
+    nearby: NearbyPath | None = None,
+) -> tuple[list[Vector], NearbyPath | None]:
+    """Return the log-loss of every test row for every candidate of a family, and where fits to another fold may start."""
     first = family[0].calibrator
-    if len(family) > 1 and isinstance(first, StructuredScaling):
-        strengths = [candidate.calibrator.strength for candidate in family]
-        return list(clone(first).fit_path_labelled(train, strengths, warn_of_absent=False))
-    return [clone(candidate.calibrator).fit_labelled(train, warn_of_absent=False) for candidate in family]
+    if family[0].name == IDENTITY:  # needs no fit
+        return [test.row_losses("log", test.predictions.without_zeros())], None
+    if isinstance(first, StructuredScaling):
+        fitted, nearby = clone(first).fit_trial_path(train, _strengths(family), nearby)
+    else:
+        fitted = fitted_family(family, train)
+    return [test.row_losses("log", one.transform(test.predictions)) for one in fitted], nearby

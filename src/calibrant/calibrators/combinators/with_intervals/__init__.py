@@ -15,14 +15,19 @@ from sklearn.utils.validation import check_is_fitted
 from calibrant.arrays import Cube, Matrix
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.combinators.auto import AutoCalibration
+from calibrant.calibrators.combinators.chain import Chain
 from calibrant.calibrators.combinators.with_intervals.posterior import (
     Covariance,
     FittedFamily,
     fitted_family,
+    is_penalised,
     laplace,
     n_parameters_of,
 )
 from calibrant.calibrators.log_odds import LogOdds
+from calibrant.calibrators.parametric import Parametric
+from calibrant.calibrators.reductions.one_vs_rest import OneVsRest
+from calibrant.calibrators.scaling.ensemble_temperature import EnsembleTemperatureScaling
 from calibrant.errors import ParameterError
 from calibrant.fit_cost import FitPart, JointCost
 from calibrant.graph import TracedPredictions
@@ -126,11 +131,13 @@ class WithIntervals(Calibrator):
     ----------
     calibrator : Calibrator or str
         An unfitted calibrator, which is cloned, or a name from :func:`calibrant.registry.calibrators` (``+`` composes).
-    method : {"auto", "laplace", "bootstrap"}, default="auto"
+    method : {"auto", "laplace", "bootstrap", "own"}, default="auto"
         ``"laplace"`` is for temperature (with log-loss), vector, matrix, Dirichlet and structured scaling, and for binary
         maps that are logistic in a few features, such as Platt scaling and beta calibration, also one-vs-rest.
-        ``"bootstrap"`` is for any calibrator. ``"auto"`` uses the calibrator's own intervals (Gaussian processes,
-        Venn-Abers predictors), else the Laplace approximation if there is one, else the bootstrap.
+        ``"bootstrap"`` is for any calibrator, ``"own"`` for Gaussian processes (credible intervals) and Venn-Abers
+        predictors. ``"auto"`` uses the calibrator's own intervals, else the Laplace approximation if there is one, else the
+        bootstrap, and gives no interval if its coverage can be below the level, see ``caution_``. Name the method to get
+        that interval all the same.
     covariance : {"sandwich", "model"}, default="sandwich"
         Covariance of the Laplace approximation. ``"sandwich"`` is :math:`A^{-1} B A^{-1}`, with B the sum over rows of the
         outer products of the gradients, and holds under misspecification; ``"model"`` is :math:`A^{-1}`.
@@ -162,7 +169,8 @@ class WithIntervals(Calibrator):
     refits_ : list of Calibrator
         Bootstrap only: the calibrators fitted to weighted rows.
     caution_ : str or None
-        Why intervals may be too short; None if no reason is known.
+        Why intervals may be too short; None if no reason is known. With ``method="auto"``, ``predict_interval`` then raises
+        an error with this reason.
 
     Notes
     -----
@@ -185,16 +193,20 @@ class WithIntervals(Calibrator):
 
     *Penalties* act as priors: where the rows have little information, the interval is as wide as the prior. They also bias
     the estimate. The robust form estimates this bias and adds its square to the variance; with few rows and true parameters
-    far from the penalty's centre, coverage is still below the level, as ``caution_`` says. The choice of the regularisation
-    strength is not taken into account, and where models of several folds are averaged the curvature is taken at their mean
-    parameters.
+    far from the penalty's centre, coverage is still below the level, so ``"auto"`` gives no interval. The choice of the
+    regularisation strength is not taken into account, and where models of several folds are averaged the curvature is taken
+    at their mean parameters.
+
+    *Step functions, smoothers and selections*, such as isotonic regression, bins, splines, kernels and
+    :class:`~calibrant.AutoCalibration`, are biased by an amount that refits repeat, and the bootstrap of isotonic regression
+    is inconsistent. Their intervals show the sampling error alone, so ``"auto"`` gives none.
 
     *One-vs-rest.* The K fits share their rows, so their errors are correlated. All K estimating equations are treated
     jointly, with the covariance between classes.
 
     *Compositions.* A :class:`~calibrant.Chain` uses the bootstrap, which refits all stages; an interval of the last stage
-    given the others would be too narrow. For :class:`~calibrant.AutoCalibration` the selected components are refitted, while
-    the selection and the weights are treated as known.
+    given the others would be too narrow. For :class:`~calibrant.AutoCalibration` with ``method="bootstrap"`` the selected
+    components are refitted, while the selection and the weights are treated as known.
 
     *Classes without calibration rows* keep the probability that the classifier gives them. The rows have no information on
     it, and its interval is a point. The other classes share the remainder.
@@ -226,7 +238,7 @@ class WithIntervals(Calibrator):
     def __init__(
         self,
         calibrator: Calibrator | str,
-        method: Literal["auto", "laplace", "bootstrap"] = "auto",
+        method: Literal["auto", "laplace", "bootstrap", "own"] = "auto",
         covariance: Covariance = "sandwich",
         level: float = 0.95,
         predictive: bool = False,
@@ -263,6 +275,11 @@ class WithIntervals(Calibrator):
             notes.
         """
         check_is_fitted(self)
+        if self.method == "auto" and self.caution_ is not None:
+            raise ParameterError(
+                f"{type(self.calibrator_).__name__} has no interval that is known to keep its level: {self.caution_}; set "
+                f"method={self.method_!r} for an interval of the sampling error that may be too short."
+            )
         if level is not None and self.method_ == "own" and not self._takes_level():
             raise ParameterError(
                 f"level must be None for {type(self.calibrator_).__name__}, whose intervals have no level; "
@@ -321,17 +338,18 @@ class WithIntervals(Calibrator):
         self.calibrator_ = clone(calibrator).fit_labelled(data, warn_of_absent=False)
         self.caution_ = None
         if self.method_ == "own":
-            self.caution_ = OWN_INTERVALS
+            self.caution_ = OWN_INTERVALS if self._takes_level() else None
             return
         generator = random_source(self.random_state)
         data = data.with_counting_weights()
         if self.method_ == "bootstrap":
             self.refits_ = refits(self.calibrator_, data, self.n_draws, generator)
+            self.caution_ = None if is_maximum_likelihood(self.calibrator_) else OF_REFITS
             return
         posterior = laplace(fitted_family(self.calibrator_), data, self.covariance)
         self.factor_ = posterior.factor
         self.is_cut_ = posterior.is_cut
-        self.caution_ = _caution(posterior.is_penalised, posterior.is_cut)
+        self.caution_ = PENALISED if posterior.is_penalised else None
         self.parameter_draws_ = posterior.draws(generator, self.n_draws)
 
     def _unfitted(self) -> Calibrator:
@@ -348,14 +366,17 @@ class WithIntervals(Calibrator):
 
     def _chosen_method(self, calibrator: Calibrator, n_classes: int) -> str:
         """Refuse parameters without meaning, and say what will be done."""
-        check_choice("method", self.method, ("auto", "laplace", "bootstrap"))
+        check_choice("method", self.method, ("auto", "laplace", "bootstrap", "own"))
         check_choice("covariance", self.covariance, ("sandwich", "model"))
         check_level(self.level)
         check_flag("predictive", self.predictive)
         check_whole("n_draws", self.n_draws, LEAST_DRAWS)
         random_source(self.random_state)
         name = type(calibrator).__name__
-        if self.method == "auto" and hasattr(calibrator, "predict_interval"):
+        has_own = hasattr(calibrator, "predict_interval")
+        if self.method == "own" and not has_own:
+            raise ParameterError(f"{name} has no intervals of its own; use method='bootstrap'.")
+        if self.method in ("auto", "own") and has_own:
             if self.predictive:
                 raise ParameterError(
                     f"predictive must be False for {name}, which has intervals of its own; use method='bootstrap'."
@@ -436,20 +457,22 @@ class WithIntervals(Calibrator):
         return results
 
 
-OWN_INTERVALS = (
-    "the calibrator's own intervals are not confidence intervals: they are right if its prior is, and its kernel parameters are "
-    "taken as known; their coverage can be far below the level"
+OWN_INTERVALS = "its own intervals are credible intervals, right if its prior is, and its kernel parameters are taken as known"
+PENALISED = "a penalty biases the probabilities, and its strength is taken as known"
+OF_REFITS = (
+    "refits repeat the bias of a penalty, of smoothing or of a selection, which is then not in the interval"
 )
 
 
-def _caution(is_penalised: bool, is_cut: bool) -> str | None:
-    """Return why intervals from a Laplace approximation may be too short."""
-    reasons = []
-    if is_penalised:
-        reasons.append("a penalty biases the probabilities, and its strength is taken as known")
-    if is_cut:
-        reasons.append("a parameter is within reach of its bound")
-    return f"{'; '.join(reasons)}: coverage can be below the level" if reasons else None
+def is_maximum_likelihood(calibrator: Calibrator) -> bool:
+    """Return whether a fitted calibrator consists of smooth parametric maps without a penalty."""
+    if isinstance(calibrator, (Chain, OneVsRest)):
+        return all(is_maximum_likelihood(part) for part in calibrator.calibrators_)
+    if "one_vs_rest_" in vars(calibrator):
+        return is_maximum_likelihood(vars(calibrator)["one_vs_rest_"])
+    if isinstance(calibrator, Parametric):
+        return not is_penalised(calibrator)
+    return isinstance(calibrator, EnsembleTemperatureScaling)
 
 
 # Of the probabilities of a block of rows under all refits.

@@ -30,6 +30,7 @@ __all__ = [
     "Posterior",
     "SoftmaxFamily",
     "fitted_family",
+    "is_penalised",
     "laplace",
     "n_parameters_of",
 ]
@@ -236,6 +237,11 @@ def fitted_family(calibrator: Calibrator) -> FittedFamily:
             return fitted_family(one_vs_rest.calibrators_[0])
         return OneVsRestFamily([_of_map(of_class) for of_class in one_vs_rest.calibrators_])
     return _of_map(calibrator)
+
+
+def is_penalised(calibrator: Parametric) -> bool:
+    """Return whether a fitted map of one family has a penalty."""
+    return bool(_of_map(calibrator).penalty_hessian(1.0).any())
 
 
 def _of_map(calibrator: Any) -> SoftmaxFamily:

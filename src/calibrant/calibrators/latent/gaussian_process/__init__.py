@@ -9,9 +9,14 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import FloatArray, Matrix
+from calibrant.batches import Summary
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.identity_check import is_worse_than_identity
-from calibrant.calibrators.latent.gaussian_process.fit import ProcessFit, fit_process
+from calibrant.calibrators.latent.gaussian_process.fit import (
+    ProcessFit,
+    ProcessUpdate,
+    fit_process,
+)
 from calibrant.calibrators.latent.gaussian_process.increasing import MonotoneProcess, fit_monotone_process
 from calibrant.calibrators.latent.gaussian_process.latent_function import (
     KernelParameters,
@@ -23,6 +28,7 @@ from calibrant.calibrators.latent.gaussian_process.latent_function import (
     latent_scores,
     parsed_scores,
 )
+from calibrant.calibrators.latent.gaussian_process.process_summary import ProcessSummary
 from calibrant.calibrators.log_odds import LogOdds
 from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
 from calibrant.errors import CalibrationWarning, ConvergenceWarning, ParameterError
@@ -33,7 +39,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
 from calibrant.numerics.increasing_curve import Pieces
 from calibrant.numerics.row_blocks import row_blocks
-from calibrant.options import check_choice, check_flag, check_level, check_whole, random_source
+from calibrant.options import check_choice, check_flag, check_level, check_whole, is_number, random_source
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status
 from calibrant.space import Space
@@ -74,7 +80,7 @@ class LatentIntervals(Calibrator):
         calibrated = self.transform(predictions)
         probabilities = self._calibrated_rows(predictions)
         scores = self._scores_of(predictions)
-        spread = _MonotoneSpread(self._increasing_process()) if self._setting("monotone") else _Spread(self)
+        spread = self._spread()
         lower, upper = np.empty((2, *probabilities.shape), dtype=probabilities.dtype)
         for rows in row_blocks(len(lower), lower.shape[1] * spread.width, min_rows=MIN_ROWS):
             log_odds = LogOdds.of(calibrated.take(rows))
@@ -82,6 +88,26 @@ class LatentIntervals(Calibrator):
             lower[rows], upper[rows] = log_odds.ends(spread.deviations(log_odds, places), level)
         # Rounding to the float type may leave out what they are the interval of.
         return np.minimum(lower, probabilities), np.maximum(upper, probabilities)
+
+    def posterior_features(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        r"""Return the posterior uncertainty of the latent function at every score, as a factor of its covariance.
+
+        The latent values of row i are :math:`\varphi_i + \Phi_i w + \sqrt{r_i}\,\epsilon_i`, where :math:`w \sim N(0, I)` is
+        shared by all rows and :math:`\epsilon_i \sim N(0, I)` is not. :mod:`calibrant.active` is based on them.
+
+        Returns
+        -------
+        features : ndarray of shape (n, K, R)
+            :math:`\Phi`, with one column per inducing point, or per knot.
+        rest : ndarray of shape (n, K)
+            r, the variance that inducing points do not explain.
+        """
+        check_is_fitted(self)
+        scores = self._scores_of(self._parsed(X).with_floor(self.floor_))
+        return self._spread().features(scores.places.astype(np.float64))
+
+    def _spread(self) -> "_Spread | _MonotoneSpread":
+        return _MonotoneSpread(self._increasing_process()) if self._setting("monotone") else _Spread(self)
 
     @abstractmethod
     def _scores_of(self, predictions: Predictions) -> LatentScores:
@@ -104,11 +130,14 @@ class _Spread:
         self.full = owner.covariance == "full"
         self.width = len(self.process.mean)
 
-    def deviations(self, log_odds: LogOdds, places: Matrix) -> Matrix:
+    def features(self, places: Matrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         at = WhitenedFeatures.at(places.ravel(), self.process.parameters)
         shared = (at.features @ self.process.factor).reshape(*places.shape, -1)
+        return shared, at.rest.reshape(places.shape)
+
+    def deviations(self, log_odds: LogOdds, places: Matrix) -> Matrix:
         # What inducing points do not explain belongs to every latent value by itself.
-        own = at.rest.reshape(places.shape)
+        shared, own = self.features(places)
         if not self.full:
             return log_odds.independent_deviations(own + np.einsum("ikr,ikr->ik", shared, shared))
         return np.hypot(log_odds.deviations(shared), log_odds.independent_deviations(own))
@@ -123,8 +152,11 @@ class _MonotoneSpread:
         self.factor: Matrix = vectors * np.sqrt(np.maximum(values, 0.0))
         self.width = len(values)
 
+    def features(self, places: Matrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return self.pieces.features_at(places) @ self.factor, np.zeros(places.shape)
+
     def deviations(self, log_odds: LogOdds, places: Matrix) -> Matrix:
-        return log_odds.deviations(self.pieces.features_at(places) @ self.factor)
+        return log_odds.deviations(self.features(places)[0])
 
 
 KINDS: dict[str, tuple[ScoreKind, ...]] = {
@@ -174,6 +206,10 @@ class GaussianProcessCalibration(LatentIntervals):
         Draws for Monte Carlo predictions.
     max_iterations : int, default=500
         Largest number of optimisation steps.
+    kernel : tuple of float or None, default=None
+        Prior standard deviation of the slope of g, and length scale, instead of fitted ones; of g itself with
+        ``scores="given"`` for probabilities. The evidence of a hundred rows says little about the kernel, and is often highest
+        for a function that is certain. Then ``(0.5, 5)`` suits most classifiers.
     random_state : int, Generator or None, default=0
         Source of ``seed_``, used once in each fit. The map, and predictions by the mean, do not depend on it.
 
@@ -250,6 +286,13 @@ class GaussianProcessCalibration(LatentIntervals):
     few rows, the identity is used, with a warning. Far from all calibration scores g returns to the prior mean; an
     increasing g is linear there.
 
+    *Batches.* ``partial_fit`` is streaming variational inference :cite:`bui2017`. The kernel and the inducing points, or knots,
+    are those of the first 1,000 rows. Later, the posterior given all earlier rows is the prior of the next batch. Earlier rows
+    are known only to second order around the mean at their time: log-odds differ from those of the posterior of all rows at
+    once, for the same kernel, by a small part of their posterior deviation; ``benchmarks/online_gp.py`` prints it. A batch
+    costs as much as a fit of its rows for a known kernel, and every 500 rows a fit of a sample of at most 1,000 rows, against
+    which function and kernel are tested.
+
     *Cost.* Scores are scalars, so g is tabulated at a few hundred nodes; rows are distributed over the nodes once, and each
     of about 100 passes then costs six products with a matrix of at most four entries per score, O(nK) in
     total. Memory is bounded for many rows. Prediction costs O(nK) by the mean, ``n_samples`` times as much by Monte Carlo.
@@ -277,6 +320,7 @@ class GaussianProcessCalibration(LatentIntervals):
     array([-1.95, -0.8 ,  0.3 ])
     """
 
+    batches: ClassVar[Summary | None] = ProcessSummary()
     fit_cost: ClassVar[FitCost | None] = FitCost(0.15, copies=4.0)
     structure: ClassVar[tuple[str, ...]] = ("monotone",)
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"gp": {}, "gp-monotone": {"monotone": True}}
@@ -290,6 +334,7 @@ class GaussianProcessCalibration(LatentIntervals):
         scores: Literal["log-probabilities", "given", "either"] = "log-probabilities",
         n_samples: int = 100,
         max_iterations: int = 500,
+        kernel: tuple[float, float] | None = None,
         random_state: int | np.random.Generator | None = 0,
     ) -> None:
         self.n_inducing = n_inducing
@@ -299,6 +344,7 @@ class GaussianProcessCalibration(LatentIntervals):
         self.scores = scores
         self.n_samples = n_samples
         self.max_iterations = max_iterations
+        self.kernel = kernel
         self.random_state = random_state
 
     @property
@@ -384,10 +430,7 @@ class GaussianProcessCalibration(LatentIntervals):
                 length_scale=length_scale,
                 slope=slope / self.score_factor_,
             )
-            self.knots_, self.slopes_ = increasing.knots, increasing.slopes
-            self.slope_centre_, self.slope_covariance_ = increasing.centre, increasing.covariance
-            self.level_weights_, self.level_variance_ = increasing.level_weights, increasing.level_variance
-            self.slope_inference_ = increasing.solution
+            self._use_increasing(increasing)
         self.identity_kept_ = False
         calibrated = self._transform(data.predictions)
         self.identity_kept_ = is_worse_than_identity(data, lambda _: calibrated)
@@ -413,6 +456,36 @@ class GaussianProcessCalibration(LatentIntervals):
         else:
             self.inference_.warn_unless_converged("GaussianProcessCalibration")
 
+    def _use_increasing(self, process: MonotoneProcess) -> None:
+        self.knots_, self.slopes_ = process.knots, process.slopes
+        self.slope_centre_, self.slope_covariance_ = process.centre, process.covariance
+        self.level_weights_, self.level_variance_ = process.level_weights, process.level_variance
+        self.slope_inference_ = process.solution
+
+    def _use_update(
+        self,
+        found: ProcessUpdate,
+        elbo: float,
+        increasing: MonotoneProcess | None,
+        batch: LabelledPredictions,
+    ) -> None:
+        """Set the fitted attributes after a batch; kernel, inducing points and knots stay."""
+        self.inducing_mean_ = found.posterior.mean
+        self.inducing_factor_ = np.linalg.cholesky(found.covariance).astype(np.float64, copy=False)
+        self.elbo_ = elbo
+        if increasing is not None:
+            self._use_increasing(increasing)
+        self.inference_ = Solution(
+            theta=self.inducing_mean_,
+            value=-found.gain / batch.total_weight,
+            loss=batch.log_loss(self._transform(batch.predictions)),
+            identity_loss=batch.log_loss(batch.predictions.without_zeros()),
+            decrement=found.decrement / batch.total_weight,
+            n_iterations=found.n_iterations,
+            n_evaluations=found.n_evaluations,
+            status=found.status,
+        )
+
     def _check_parameters(self) -> None:
         check_whole("n_inducing", self.n_inducing)
         check_choice("covariance", self.covariance, ("full", "diagonal"))
@@ -421,6 +494,15 @@ class GaussianProcessCalibration(LatentIntervals):
         check_choice("scores", self.scores, KINDS)
         check_whole("n_samples", self.n_samples)
         check_whole("max_iterations", self.max_iterations)
+        if self.kernel is not None and not (
+            isinstance(self.kernel, tuple | list)
+            and len(self.kernel) == 2
+            and all(is_number(part) and 0 < part < np.inf for part in self.kernel)
+        ):
+            raise ParameterError(
+                "kernel must be two positive numbers, the deviation of the slope and the length scale, such as (0.5, 5), or "
+                f"None, but is {self.kernel!r}."
+            )
         random_source(self.random_state)
 
     def _fitted(self, data: LabelledPredictions, kind: ScoreKind, slope: float) -> ProcessFit:
@@ -433,6 +515,7 @@ class GaussianProcessCalibration(LatentIntervals):
             n_inducing=self.n_inducing,
             full=self.covariance == "full",
             max_iterations=self.max_iterations,
+            kernel=None if self.kernel is None else (float(self.kernel[0]), float(self.kernel[1])),
         )
 
     def _traced(self, given: TracedPredictions) -> TracedPredictions:

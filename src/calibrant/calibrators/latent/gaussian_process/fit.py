@@ -15,6 +15,7 @@ from calibrant.calibrators.latent.gaussian_process.latent_function import (
 )
 from calibrant.calibrators.latent.gaussian_process.variational import (
     Bound,
+    NormalPrior,
     SpreadRows,
     VariationalBound,
     score_range,
@@ -22,7 +23,16 @@ from calibrant.calibrators.latent.gaussian_process.variational import (
 from calibrant.numerics.interpolated import EvenGrid
 from calibrant.solvers import LocalMinimum, Status, quasi_newton
 
-__all__ = ["MOST_INDUCING", "ProcessFit", "averaged_covariance", "fit_process", "placed_inducing_points"]
+__all__ = [
+    "MOST_INDUCING",
+    "ProcessFit",
+    "ProcessUpdate",
+    "averaged_covariance",
+    "bound_of_rows",
+    "fit_process",
+    "placed_inducing_points",
+    "update_process",
+]
 
 
 MOST_STEPS = 40
@@ -33,7 +43,11 @@ MOST_RAISED = 30.0
 
 
 def averaged_covariance(
-    bound: VariationalBound, parameters: KernelParameters, mean: Vector, covariance: Matrix
+    bound: VariationalBound,
+    parameters: KernelParameters,
+    mean: Vector,
+    covariance: Matrix,
+    earlier: Matrix | None = None,
 ) -> Matrix:
     r"""Return S that satisfies :math:`S^{-1} = I + E_q[B]` at this mean, to leading order.
 
@@ -54,7 +68,10 @@ def averaged_covariance(
         Of the whitened inducing variables.
     covariance : ndarray of shape (M, M)
         Where to start: the one with the curvature at the mean.
+    earlier : ndarray of shape (M, M), optional
+        Precision given earlier rows, instead of the I of the prior.
     """
+    precision = np.eye(len(mean)) if earlier is None else earlier
     kernel = WhitenedFeatures.at(bound.nodes, parameters)
     features = kernel.features
     function = features @ mean
@@ -69,7 +86,7 @@ def averaged_covariance(
         spread = relative @ factor
         variance = np.einsum("jm,jm->j", spread, spread) + kernel.rest
         raised = function + np.minimum(0.5 * variance, MOST_RAISED)
-        wanted = bound.curvature(raised, features, full=bound.full) + np.eye(len(mean))
+        wanted = bound.curvature(raised, features, full=bound.full) + precision
         # Precision wanted in units of the present one: its logarithms are the steps that are missing.
         ratios, directions = np.linalg.eigh(factor.T @ wanted @ factor)
         if (
@@ -177,6 +194,21 @@ class ProcessFit(NamedTuple):
     status: Status
 
 
+class ProcessUpdate(NamedTuple):
+    """Posterior of the whitened inducing variables given earlier rows and a batch, for a kernel that stays.
+
+    The covariance is that of :func:`averaged_covariance`. The gain is the bound of the batch given the earlier rows, in nats.
+    """
+
+    posterior: NormalPrior
+    covariance: Matrix
+    gain: float
+    decrement: float
+    n_iterations: int
+    n_evaluations: int
+    status: Status
+
+
 class _Round(NamedTuple):
     """End of one round: the last two logarithms of the kernel, and where they led."""
 
@@ -196,6 +228,7 @@ def fit_process(
     n_inducing: int,
     full: bool,
     max_iterations: int,
+    kernel: tuple[float, float] | None = None,
 ) -> ProcessFit:
     """Return the latent process whose variational bound on these rows, taken to second order, is highest.
 
@@ -212,6 +245,9 @@ def fit_process(
         Whether the latent values of a row are taken with all their covariances.
     max_iterations : int
         Steps at the most.
+    kernel : tuple of float, optional
+        Deviation of slopes, or of values where the prior mean is not the identity, and length scale, which are then not searched
+        for; without noise.
 
     Notes
     -----
@@ -235,13 +271,122 @@ def fit_process(
             n_inducing=n_inducing,
             full=full,
             max_iterations=max_iterations,
+            kernel=kernel,
         )
-    search = _Search(scores, labels, weights, slope, n_inducing, full)
+    search = _Search(scores, labels, weights, slope, n_inducing, full, kernel)
     with search.bound.rows.open(), np.errstate(all="ignore"):
         try:
             return search.best(max_iterations, nearby)
         except np.linalg.LinAlgError:
             return search.prior()
+
+
+def bound_of_rows(
+    scores: LatentScores,
+    labels: NDArray[np.intp],
+    weights: Vector,
+    slope: float,
+    n_inducing: int,
+    *,
+    full: bool,
+    earlier: NormalPrior | None = None,
+) -> VariationalBound:
+    """Return the bound of some rows, on a grid over their scores; see :func:`fit_process` for the parameters."""
+    low, high = score_range(scores.places, scores.prior, slope, labels)
+    if high - low <= LEAST_RANGE:
+        high = low
+    nodes = max(NODES_PER_INDUCING * n_inducing, FEWEST_NODES)
+    nodes = max(nodes, int(min(NODES_PER_NAT * slope * (high - low), MOST_NODES)))
+    grid = EvenGrid.around(low, high, nodes)
+    rows = SpreadRows(scores.places, scores.prior, slope, labels, weights, grid)
+    away = slope - 1.0 if scores.prior_is_identity else 0.0
+    return VariationalBound(rows, -away * grid.nodes, full=full, earlier=earlier)
+
+
+def update_process(
+    scores: LatentScores,
+    labels: NDArray[np.intp],
+    weights: Vector,
+    slope: float,
+    parameters: KernelParameters,
+    earlier: NormalPrior,
+    averaged: Matrix,
+    *,
+    full: bool,
+    max_iterations: int,
+) -> ProcessUpdate:
+    r"""Return the posterior given a batch, with the posterior of earlier rows as its prior.
+
+    Streaming variational inference :cite:`bui2017` with fixed inducing points and kernel: the normal distribution that
+    maximises :math:`E_q \ln p(y \mid v) - \mathrm{KL}(q \| q_{\text{earlier}})` to second order, by the same bound as
+    :func:`fit_process`. Its covariance has a closed form, so the mean alone is searched for, from the earlier one.
+
+    Parameters
+    ----------
+    scores, labels, weights, slope, full, max_iterations
+        Of the batch; see :func:`fit_process`.
+    parameters : KernelParameters
+    earlier : NormalPrior
+        Posterior given earlier rows, with the curvature at the mean.
+    averaged : ndarray of shape (M, M)
+        Its precision with the averaged curvature.
+    """
+    bound = bound_of_rows(scores, labels, weights, slope, len(earlier.mean), full=full, earlier=earlier)
+    with bound.rows.open(), np.errstate(all="ignore"):
+        try:
+            return _updated(bound, parameters, earlier, averaged, max_iterations)
+        except np.linalg.LinAlgError:
+            covariance: Matrix = np.linalg.inv(averaged).astype(np.float64, copy=False)
+            return ProcessUpdate(earlier, covariance, 0.0, np.inf, 0, 0, Status.OUT_OF_PRECISION)
+
+
+def _updated(
+    bound: VariationalBound,
+    parameters: KernelParameters,
+    earlier: NormalPrior,
+    averaged: Matrix,
+    max_iterations: int,
+) -> ProcessUpdate:
+    kernel = WhitenedFeatures.at(bound.nodes, parameters)
+    values = kernel.factor @ earlier.mean
+    begin = bound(values, parameters)
+    if not -np.inf < begin.value <= 0:
+        raise np.linalg.LinAlgError
+    # In units of the posterior's standard deviations all directions are about equally curved.
+    unit = kernel.factor @ np.linalg.cholesky(begin.covariance)
+
+    def lost(x: Vector) -> tuple[float, Vector]:
+        try:
+            at = bound(values + unit @ x, parameters)
+        except np.linalg.LinAlgError:
+            return IMPOSSIBLE, np.zeros_like(x)
+        gradient = at.of_values @ unit
+        if not (-np.inf < at.value <= 0 and np.isfinite(gradient).all()):
+            return IMPOSSIBLE, np.zeros_like(x)
+        return begin.value - at.value, -gradient
+
+    minimum = quasi_newton(
+        lost,
+        np.zeros(len(values)),
+        tolerance=VALUE_TOLERANCE,
+        slope_tolerance=SLOPE_TOLERANCE,
+        max_iterations=max_iterations,
+    )
+    end = bound(values + unit @ minimum.theta, parameters)
+    slopes = lost(minimum.theta)[1]
+    start: Matrix = np.linalg.inv(averaged + end.precision - earlier.precision).astype(np.float64, copy=False)
+    hessian = end.precision
+    if not bound.full:
+        hessian = earlier.hessian + bound.curvature(kernel.features @ end.mean, kernel.features, full=True)
+    return ProcessUpdate(
+        posterior=NormalPrior(end.mean, hessian, end.precision),
+        covariance=averaged_covariance(bound, parameters, end.mean, start, averaged),
+        gain=end.value + 0.5 * float(np.linalg.slogdet(earlier.precision)[1]),
+        decrement=0.5 * float(slopes @ slopes),
+        n_iterations=minimum.n_iterations,
+        n_evaluations=minimum.n_evaluations + 3,
+        status=minimum.status,
+    )
 
 
 class _Search:
@@ -259,22 +404,16 @@ class _Search:
         slope: float,
         n_inducing: int,
         full: bool,
+        kernel: tuple[float, float] | None = None,
     ) -> None:
-        low, high = score_range(scores.places, scores.prior, slope, labels)
-        if high - low <= LEAST_RANGE:
-            high = low
-        n_inducing = min(n_inducing, MOST_INDUCING)
-        nodes = max(NODES_PER_INDUCING * n_inducing, FEWEST_NODES)
-        nodes = max(nodes, int(min(NODES_PER_NAT * slope * (high - low), MOST_NODES)))
-        grid = EvenGrid.around(low, high, nodes)
-        spread = grid.step * (nodes - 3)
         self.is_identity = scores.prior_is_identity
-        self.n_inducing = n_inducing
+        self.n_inducing = min(n_inducing, MOST_INDUCING)
         self.steps_per_round = STEPS_ON_FEW if len(labels) <= FEW_ROWS else STEPS_PER_ROUND
-        rows = SpreadRows(scores.places, scores.prior, slope, labels, weights, grid)
+        self.bound = bound_of_rows(scores, labels, weights, slope, self.n_inducing, full=full)
+        self.start_function = -self.bound.prior_gap
+        grid = self.bound.rows.grid
+        spread = grid.step * (grid.n_nodes - 3)
         away = slope - 1.0 if self.is_identity else 0.0
-        self.start_function = away * grid.nodes
-        self.bound = VariationalBound(rows, -self.start_function, full=full)
         if self.is_identity:
             self.start = np.log([spread / 3.0, max(abs(away), LEAST_START_SLOPE)])
             deviations = np.array(SLOPE_RANGE) * max(1.0, abs(away))
@@ -288,6 +427,10 @@ class _Search:
             tuple(deviation_range),
             (0.0, None),
         ]
+        if kernel is not None:
+            deviation, length_scale = kernel
+            self.start = np.log([length_scale, deviation])
+            self.bounds = [(start, start) for start in (*self.start.tolist(), 0.0)]
 
     def kernel(self, inducing: Vector, logarithms: Vector, noise: float) -> KernelParameters:
         """Return the kernel that the first parameters stand for."""

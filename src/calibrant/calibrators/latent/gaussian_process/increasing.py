@@ -1,18 +1,18 @@
 """Increasing Gaussian process: conditioned on positive slopes, with a softmax link."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from calibrant.arrays import FloatArray, IntArray, Matrix, Vector
+from calibrant.arrays import FloatArray, Matrix, Vector
 from calibrant.calibrators.latent.gaussian_process.latent_function import LEAST_RANGE
+from calibrant.calibrators.latent.gaussian_process.slope_likelihood import SlopeLikelihood
 from calibrant.calibrators.latent.gaussian_process.variational import score_range
+from calibrant.calibrators.quadratic_summary import QuadraticLoss
 from calibrant.graph.curves import Piecewise
 from calibrant.numerics.increasing_curve import IncreasingCurve, Pieces, parabolas
 from calibrant.numerics.row_blocks import BlockSums
@@ -26,10 +26,11 @@ __all__ = [
     "LEAST_SLOPE",
     "MonotoneCurves",
     "MonotoneProcess",
-    "SlopeLikelihood",
     "SlopePrior",
     "fit_monotone_process",
     "informative_knots",
+    "slope_loss",
+    "update_monotone_process",
 ]
 
 
@@ -435,18 +436,74 @@ def fit_monotone_process(
     smallest, _ = score_range(scores, scores, slope, labels)
     knots = informative_knots(scores, weights, n_knots, smallest)
     likelihood = SlopeLikelihood(scores, labels, weights, Pieces(knots))
-    total, straight = likelihood.total_weight, np.ones(n_knots)
-    prior = SlopePrior(knots, variance, length_scale)
+    return _posterior(likelihood, SlopePrior(knots, variance, length_scale), np.ones(n_knots))
+
+
+def update_monotone_process(
+    process: MonotoneProcess,
+    earlier: QuadraticLoss,
+    scores: FloatArray,
+    labels: NDArray[np.intp],
+    weights: Vector,
+    *,
+    variance: float,
+    length_scale: float,
+) -> MonotoneProcess:
+    """Return the posterior given a batch and the quadratic expansion of the loss of earlier rows, for the same knots.
+
+    See :func:`fit_monotone_process` for the other parameters.
+    """
+    likelihood = SlopeLikelihood(scores, labels, weights, Pieces(process.knots))
+    prior = SlopePrior(process.knots, variance, length_scale)
+    return _posterior(likelihood, prior, process.slopes, earlier)
+
+
+def slope_loss(
+    process: MonotoneProcess,
+    scores: FloatArray,
+    labels: NDArray[np.intp],
+    weights: Vector,
+    earlier: QuadraticLoss | None = None,
+) -> QuadraticLoss:
+    """Return the expansion of the loss of these rows, and of earlier ones, around the slopes of the mode."""
+    likelihood = SlopeLikelihood(scores, labels, weights, Pieces(process.knots))
     with likelihood.open() as in_all_blocks:
-        identity_loss = likelihood.expand(straight, in_all_blocks).value / total
+        value, gradient, hessian = _with_earlier(
+            likelihood.expand(process.slopes, in_all_blocks), earlier, process.slopes
+        )
+    weight = likelihood.total_weight + (0.0 if earlier is None else earlier.weight)
+    return QuadraticLoss(process.slopes, float(value), gradient, hessian, weight)
+
+
+def _with_earlier(rows: ConvexExpansion, earlier: QuadraticLoss | None, slopes: Vector) -> ConvexExpansion:
+    if earlier is None:
+        return rows
+    past = earlier.at(slopes)
+    return ConvexExpansion(
+        rows.value + past.value, rows.gradient + past.gradient, rows.hessian + past.hessian
+    )
+
+
+def _posterior(
+    likelihood: SlopeLikelihood, prior: SlopePrior, start: Vector, earlier: QuadraticLoss | None = None
+) -> MonotoneProcess:
+    """Return the normal approximation around the mode, given some rows and a summary of earlier ones."""
+    total = likelihood.total_weight + (0.0 if earlier is None else earlier.weight)
+    knots = prior.knots
+    with likelihood.open() as in_all_blocks:
+
+        def expand(point: Vector) -> ConvexExpansion:
+            return _with_earlier(likelihood.expand(point, in_all_blocks), earlier, point)
+
+        identity_loss = expand(np.ones(len(knots))).value / total
 
         def mean_loss(point: Vector) -> ConvexExpansion:
-            value, gradient, hessian = prior.added_to(likelihood.expand(point, in_all_blocks), point)
+            value, gradient, hessian = prior.added_to(expand(point), point)
             return ConvexExpansion(value / total, gradient / total, hessian / total)
 
-        solution = bounded_newton(mean_loss, straight, LEAST_SLOPE)
+        solution = bounded_newton(mean_loss, start, LEAST_SLOPE)
         mode = solution.theta
-        _, gradient, hessian = prior.added_to(likelihood.expand(mode, in_all_blocks), mode)
+        _, gradient, hessian = prior.added_to(expand(mode), mode)
     covariance = _inverse(hessian)
     level_weights, level_variance = prior.level(float(knots[-1]))
     return MonotoneProcess(
@@ -472,110 +529,3 @@ def _inverse(matrix: Matrix) -> Matrix:
     values = np.maximum(values, values[-1] * len(values) * np.finfo(np.float64).eps)
     inverse: Matrix = (vectors / values) @ vectors.T
     return (inverse + inverse.T) / 2
-
-
-@dataclass(frozen=True, eq=False)
-class _Sums:
-    """What a block of rows adds: loss, moments of places on each piece, features expected by rows, their products."""
-
-    loss: float
-    moments: Matrix
-    features: Vector
-    products: Matrix
-
-    def __add__(self, other: Self) -> Self:
-        return type(self)(
-            self.loss + other.loss,
-            self.moments + other.moments,
-            self.features + other.features,
-            self.products + other.products,
-        )
-
-
-class SlopeLikelihood:
-    r"""Negative log-likelihood of :math:`q_i = \mathrm{softmax}(g(z_{i1}), \dots, g(z_{iK}))` with g of given slopes.
-
-    With :math:`\phi(z)` the row of :meth:`Pieces.features_at`, so that :math:`g(z) = \phi(z)^\top \xi`, and
-    :math:`\bar\phi_i = \sum_k q_{ik} \phi(z_{ik})`,
-
-    .. math:: \ell(\xi) &= \sum_i w_i \Bigl[\log \sum_k e^{g(z_{ik})} - g(z_{iy_i})\Bigr] \\
-              \nabla \ell &= \sum_i w_i \bigl[\bar\phi_i - \phi(z_{iy_i})\bigr] \\
-              \nabla^2 \ell &= \sum_i w_i \Bigl[\sum_k q_{ik}\, \phi(z_{ik}) \phi(z_{ik})^\top
-                               - \bar\phi_i \bar\phi_i^\top\Bigr],
-
-    the last a sum of covariances, so the function is convex.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n, K)
-    labels : ndarray of shape (n,)
-        Column of the true class of every row.
-    weights : ndarray of shape (n,) or None
-        How often each row counts.
-    pieces : Pieces
-        With knots around all scores.
-
-    Notes
-    -----
-    On one piece all m features are quadratic in the place of z on it, so the products of features need the
-    first five moments of the places on every piece and no more: a pass costs :math:`O(nK + n m^2)` instead
-    of :math:`O(n K m^2)`, memory for one block of rows and one byte per entry.
-    """
-
-    def __init__(self, scores: FloatArray, labels: IntArray, weights: Vector | None, pieces: Pieces) -> None:
-        self._scores, self._labels, self._pieces = scores, labels, pieces
-        self._weights = np.ones(len(scores)) if weights is None else weights
-        self._features = pieces.features()
-        self._n_pieces = len(pieces.knots) + 1
-        self._piece = np.empty(scores.shape, dtype=np.min_scalar_type(self._n_pieces))
-        with self.open() as in_all_blocks:
-            self._of_labels = in_all_blocks(self._locate)
-
-    @property
-    def total_weight(self) -> float:
-        """Sum of the weights: the number of rows, if every row counts once."""
-        return float(self._weights.sum())
-
-    def open(self) -> AbstractContextManager[BlockSums]:
-        """Return a context for passes over the rows."""
-        return BlockSums.over(len(self._scores), max(self._scores.shape[1], 3 * self._n_pieces))
-
-    def expand(self, slopes: Vector, in_all_blocks: BlockSums) -> ConvexExpansion:
-        """Return value, gradient and Hessian at some slopes, by one pass over the rows."""
-        coefficients = self._pieces.coefficients(slopes)
-        total = in_all_blocks(lambda rows: self._sums(rows, coefficients))
-        base, rise, bend = self._features
-        zeroth, first, second, third, fourth = total.moments[:, :, np.newaxis]
-        crossed = base.T @ (first * rise + second * bend) + rise.T @ (third * bend)
-        hessian = base.T @ (zeroth * base) + rise.T @ (second * rise) + bend.T @ (fourth * bend)
-        hessian += crossed + crossed.T - total.products
-        return ConvexExpansion(total.loss, total.features - self._of_labels, hessian)
-
-    def _locate(self, rows: slice) -> Vector:
-        """Note the piece of every entry of a block; return the sum of the features of its labels."""
-        self._piece[rows] = self._pieces.locate(self._scores[rows])
-        of_label = self._scores[rows][np.arange(len(self._labels[rows])), self._labels[rows]]
-        features: Vector = self._weights[rows] @ self._pieces.features_at(of_label.astype(np.float64))
-        return features
-
-    def _sums(self, rows: slice, coefficients: tuple[Vector, Vector, Vector]) -> _Sums:
-        piece, labels, weights = self._piece[rows].astype(np.intp), self._labels[rows], self._weights[rows]
-        place = self._pieces.places(self._scores[rows], piece)
-        shares = parabolas(coefficients, piece, place)
-        of_label = shares[np.arange(len(labels)), labels]
-        losses = softmax_in_place(shares) - of_label
-        n_rows, n_pieces = len(labels), self._n_pieces
-        cells = (piece + np.arange(0, n_rows * n_pieces, n_pieces)[:, np.newaxis]).ravel()
-        expected: Matrix | float = 0.0
-        moments = np.empty((5, n_pieces))
-        for power, features in enumerate(self._features):
-            of_rows = np.bincount(cells, shares.ravel(), n_rows * n_pieces).reshape(n_rows, n_pieces)
-            moments[power] = weights @ of_rows
-            expected = expected + of_rows @ features
-            shares *= place
-        shares *= weights[:, np.newaxis]
-        for power in (3, 4):
-            moments[power] = np.bincount(piece.ravel(), shares.ravel(), n_pieces)
-            shares *= place
-        weighted = weights[:, np.newaxis] * expected
-        return _Sums(float(weights @ losses), moments, weighted.sum(axis=0), weighted.T @ expected)

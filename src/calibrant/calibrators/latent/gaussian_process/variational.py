@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from calibrant.numerics.interpolated import STENCIL, EvenGrid
 from calibrant.numerics.reductions import row_maxima
 from calibrant.numerics.row_blocks import BlockSums
 
-__all__ = ["Bound", "SpreadBlock", "SpreadRows", "VariationalBound", "score_range"]
+__all__ = ["Bound", "NormalPrior", "SpreadBlock", "SpreadRows", "VariationalBound", "score_range"]
 
 
 # Terms of a softmax below exp of this, times the largest, are left out.
@@ -174,14 +174,35 @@ def _summed(first: NDArray[np.intp], shares: NDArray[np.float64], length: int) -
     return total
 
 
+class NormalPrior(NamedTuple):
+    """Normal distribution of the whitened inducing variables before the rows are seen.
+
+    The Hessian is that of the loss of their mean. It equals the precision, the inverse covariance, unless the latent values
+    of a row are treated as independent.
+    """
+
+    mean: Vector
+    hessian: Matrix
+    precision: Matrix
+
+    @classmethod
+    def standard(cls, n_inducing: int) -> Self:
+        """Return that of the Gaussian process itself."""
+        return cls(np.zeros(n_inducing), np.eye(n_inducing), np.eye(n_inducing))
+
+
 class Bound(NamedTuple):
-    """Value of the bound, its derivatives, and the distribution of the whitened inducing variables."""
+    """Value of the bound, its derivatives, and the distribution of the whitened inducing variables.
+
+    The precision is the inverse of the covariance.
+    """
 
     value: float
     of_values: Vector
     of_kernel: KernelGradient
     mean: Vector
     covariance: Matrix
+    precision: Matrix
 
 
 class _Softmax(NamedTuple):
@@ -234,6 +255,9 @@ class VariationalBound:
         Prior mean at the nodes less what the rows contain already.
     full : bool
         Whether the latent values of a row are taken with all their covariances.
+    earlier : NormalPrior, optional
+        Posterior of the inducing variables given earlier rows, which replaces their prior N(0, I): the bound is then that of
+        these rows given the earlier ones, up to half the log-determinant of its precision :cite:`bui2017`.
 
     Notes
     -----
@@ -242,10 +266,13 @@ class VariationalBound:
     with vectors, and for the full covariance three with M columns; O(G M^2) besides.
     """
 
-    def __init__(self, rows: SpreadRows, prior_gap: Vector, *, full: bool) -> None:
+    def __init__(
+        self, rows: SpreadRows, prior_gap: Vector, *, full: bool, earlier: NormalPrior | None = None
+    ) -> None:
         self.rows = rows
         self.prior_gap = prior_gap
         self.full = full
+        self.earlier = earlier
         self.nodes = rows.grid.nodes
 
     def __call__(self, values: Vector, parameters: KernelParameters) -> Bound:
@@ -260,12 +287,15 @@ class VariationalBound:
 
         spread = raised * softmax.once
         single = spread - raised * raised * softmax.twice  # of sigma (1 - sigma)
-        identity = np.eye(len(mean))
-        factor = np.linalg.cholesky(_curvature(raised, softmax, features) + identity)
-        covariance: Matrix = cho_solve((factor, True), identity, check_finite=False)
+        prior = NormalPrior.standard(len(mean)) if self.earlier is None else self.earlier
+        precision = _curvature(raised, softmax, features) + prior.precision
+        factor = np.linalg.cholesky(precision)
+        covariance: Matrix = cho_solve((factor, True), np.eye(len(mean)), check_finite=False)
+        away = mean - prior.mean
+        pull = prior.hessian @ away
 
         value = self.rows.label_constant + float(self.rows.label_nodes @ added) - softmax.log_partition
-        value -= 0.5 * float(mean @ mean + single @ rest) + float(np.log(np.diag(factor)).sum())
+        value -= 0.5 * float(away @ pull + single @ rest) + float(np.log(np.diag(factor)).sum())
 
         # At the best S its own derivative is zero, so S is held fixed from here on.
         carried = features @ covariance
@@ -274,9 +304,9 @@ class VariationalBound:
         of_features -= (single if softmax.means is None else spread)[:, np.newaxis] * carried
         of_function = self.rows.label_nodes + raised * of_raised
         of_features += np.outer(of_function, mean)
-        of_mean = features.T @ of_function - mean
+        of_mean = features.T @ of_function - pull
         of_values, of_kernel = kernel.pulled_back(of_features, -0.5 * single, of_mean, mean)
-        return Bound(value, of_values, of_kernel, mean, covariance)
+        return Bound(value, of_values, of_kernel, mean, covariance, precision)
 
     def information(self, function: Vector) -> Vector:
         """Return how much the rows say about the latent value at every node, (G,), near a function above the prior."""

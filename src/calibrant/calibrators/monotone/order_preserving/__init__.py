@@ -250,7 +250,8 @@ class IntraOrderPreserving(OrderKeeping):
     weight_decay_ : float
         The selected strength; infinite for temperature scaling.
     weight_decays_, held_out_losses_ : ndarray of shape (C,)
-        Candidates of the cross-validation and their mean held-out log-loss; empty without one.
+        Candidates of the cross-validation and their mean held-out log-loss; empty without one. The first candidate with a
+        clearly higher loss is the last.
     sees_classes_ : bool
         Full and invariant kinds: whether the network's inputs are in class order, or sorted.
     input_means_, input_spreads_ : ndarray of shape (K,)

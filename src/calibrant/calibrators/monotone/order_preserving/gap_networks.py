@@ -1,6 +1,6 @@
 """Networks that rescale the gaps between the sorted scores of a row, and their fit."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from calibrant.graph import TracedPredictions, Value
 from calibrant.graph.order import CumulativeSum, SortDescending, Unsort
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.dense_network import Activation, DenseNetwork
-from calibrant.numerics.reductions import row_sums
+from calibrant.numerics.reductions import row_sums, running_sums
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
 from calibrant.predictions import Predictions
 from calibrant.solvers import LocalMinimum, Solution, Status, quasi_newton
@@ -180,6 +180,7 @@ class GapObjective:
     places: NDArray[np.intp]
     shares: Vector
     weight_decay: float
+    _kept: dict[int | None, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
 
     def penalty(self, theta: Vector) -> float:
         """Return the weight decay alone."""
@@ -199,7 +200,9 @@ class GapObjective:
         shares, places = self.shares[rows], self.places[rows]
         run = self.network.run(theta, self.inputs[rows])
         steps, roots = stretched(self.gaps[rows], run.outputs)
-        fallen = np.cumsum(steps, axis=1)
+        # Fresh memory costs as much as the work done in it.
+        fallen, later_slopes = self._kept.setdefault(rows.start, (np.empty_like(steps), np.empty_like(steps)))
+        running_sums(steps, fallen)
         later = np.flatnonzero(places)  # rows whose label is not the largest entry
         before = places[later] - 1
         losses_of_labels = fallen[later, before]
@@ -208,7 +211,7 @@ class GapObjective:
         loss = shares @ np.log(totals) + shares[later] @ losses_of_labels
         slopes = np.multiply(relative, (-shares / totals)[:, np.newaxis], out=relative)
         slopes[later, before] += shares[later]
-        np.cumsum(slopes[:, ::-1], axis=1, out=slopes[:, ::-1])
+        slopes = running_sums(slopes, later_slopes, from_end=True)
         slopes *= steps
         slopes /= roots
         return np.append(loss, self.network.gradient(theta, run, slopes))

@@ -105,6 +105,9 @@ BLOCK_ENTRIES = 2**22
 BLOCK_ENTRIES_OF_SEVERAL = 2**20
 ENTRIES_AT_ONCE = 2**25
 
+# Numbers of bins with as many rows per bin are tried first, if the largest number has fewer than the second.
+ROWS_OF_COARSE_BIN, ROWS_OF_FINE_BIN = 4, 16
+
 # Numbers in the leaves of all trees of a graph, 32 MB.
 MOST_LEAF_VALUES = 2**22
 
@@ -310,7 +313,8 @@ class RandomCalibrationForest(Neighbourhood):
         The selected or given number of bins.
     search_ : dict of str to ndarray
         The candidates ``"n_bins"``, their mean held-out ``"loss"``, its ``"excess"`` over that of the uncalibrated
-        predictions, and the standard error of the excess, ``"excess_error"``; empty without a selection.
+        predictions, and the standard error of the excess, ``"excess_error"``; empty without a selection. Numbers with fewer
+        than four rows per bin are candidates of ``"auto"`` unless the largest of the others is clearly worse than the best.
     points_ : ndarray of shape (u, K)
         The distinct predictions in the calibration set.
     errors_ : ndarray of shape (u, K)
@@ -405,6 +409,14 @@ class RandomCalibrationForest(Neighbourhood):
         check_whole("n_bins", size)
         if self.growth == "depth" and int(size).bit_count() != 1:
             raise ParameterError(f"n_bins must be a power of two for growth='depth', not {size!r}.")
+
+    def _stages(self, sizes: list[float], most: float) -> list[list[float]]:
+        # Trees with more bins begin like those with fewer. Most of the time goes into bins of a few rows.
+        coarse = [size for size in sizes if size * ROWS_OF_COARSE_BIN <= most]
+        fine = sizes[len(coarse) :]
+        if not isinstance(self.n_bins, str) or not coarse or not fine or sizes[-1] * ROWS_OF_FINE_BIN <= most:
+            return [sizes]
+        return [coarse, fine]
 
     def _local_means(self, points: Points, targets: Matrix, sizes: Sequence[float]) -> ForestMeans:
         seeds = random_source(self.random_state).integers(2**63, size=self.n_trees).tolist()

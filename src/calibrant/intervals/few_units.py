@@ -1,0 +1,124 @@
+"""Why an interval would not keep its level: few effective groups, rows of a class, or unlikely outcomes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from calibrant.arrays import IntArray, Vector
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.events import confidences
+from calibrant.metrics.row_losses import Loss, LossesOf, prepared_losses
+from calibrant.numerics.cluster_variance import effective_number
+from calibrant.predictions import Predictions
+from calibrant.presentation.sentences import counted
+
+__all__ = [
+    "effective_groups",
+    "few_groups",
+    "few_outcomes",
+    "few_rows_of_a_class",
+    "rare_rows",
+    "why_no_mean_loss",
+]
+
+# Below these numbers there is no interval.
+FEWEST_EVENTS, FEWEST_OUTCOMES, FEWEST_GROUPS = 5, 5.0, 5.0
+
+# Share of the rows below which a class is rare, and rows from which on that is looked at.
+RARE, MIN_ROWS = 0.1, 20
+
+# With this many mistakes, and twice as many as predicted, predictions do not tell how rare they are.
+ENOUGH_MISTAKES = 10
+
+# Numbers of a sample of rows from which the skewness is computed.
+SAMPLED_NUMBERS = 200_000
+
+
+def rare_rows(data: LabelledPredictions) -> int | None:
+    """Return the number of rows of the rarer of two classes if it is rare."""
+    if data.n_classes != 2 or data.n_rows < MIN_ROWS:
+        return None
+    fewest = int(np.bincount(data.labels, minlength=2).min())
+    return fewest if fewest < RARE * data.n_rows else None
+
+
+def few_rows_of_a_class(data: LabelledPredictions) -> str | None:
+    """Return a reason if the rarer of two classes is rare and has fewer than five rows."""
+    number = rare_rows(data)
+    if number is None or number >= FEWEST_EVENTS:
+        return None
+    return f"there {'is' if number == 1 else 'are'} only {counted(number, 'row')} of the rarer class, fewer than {FEWEST_EVENTS}"
+
+
+def effective_groups(groups: IntArray, weights: Vector | None) -> float:
+    """Return the number of groups of equal weight with the same variance of a mean."""
+    return effective_number(np.bincount(groups, weights))
+
+
+def few_groups(number: float, unit: str = "group") -> str | None:
+    """Return a reason if the effective number of groups, or of rows, is below five.
+
+    >>> few_groups(effective_groups(np.array([0] * 20 + [1, 2, 3]), None))
+    'there are effectively 1.31 groups, fewer than 5'
+    """
+    if number >= FEWEST_GROUPS:
+        return None
+    return f"there are effectively {number:.3g} {unit}s, fewer than {FEWEST_GROUPS:g}"
+
+
+def few_outcomes(
+    data: LabelledPredictions,
+    candidates: Sequence[Predictions],
+    value_of: LossesOf,
+    fewest: float = FEWEST_OUTCOMES,
+) -> str | None:
+    r"""Return a reason if the mean of a row's value is skewed by unlikely outcomes, which may not have occurred.
+
+    If labels follow probabilities p, the mean of the values :math:`d_i(y_i)` has the skewness :math:`N^{-1/2}` with
+
+    .. math:: N = \frac{(\sum_i w_i^2 V_i)^3}{(\sum_i w_i^3 M_i)^2},
+
+    from the variance V and third central moment M of each row. For one rare event of equal weights and values N is the
+    expected number of events. If it is small, the spread of the rows at hand does not show that of the mean; unless the rows
+    have many more mistakes than predicted, so that the predictions do not tell how rare they are. ``candidates`` are the
+    predictions that may be right; the largest N counts.
+    """
+    largest = max(_effective_outcomes(data, one, value_of) for one in candidates)
+    if largest >= fewest or all(_has_many_mistakes(data, one) for one in candidates):
+        return None
+    return (
+        f"effectively only {largest:.2g} of the less probable outcomes are expected, fewer than {fewest:g}, so the "
+        "size of losses that did not occur is unknown"
+    )
+
+
+def _has_many_mistakes(data: LabelledPredictions, predictions: Predictions) -> bool:
+    mistakes = int(np.count_nonzero(predictions.predicted != data.labels))
+    expected = float((1 - confidences(predictions).astype(np.float64)).sum())
+    return mistakes >= max(ENOUGH_MISTAKES, 2 * expected)
+
+
+def why_no_mean_loss(data: LabelledPredictions, loss: Loss) -> str | None:
+    """Return why an interval of the mean loss would not keep its level; None if it does."""
+    reason = few_rows_of_a_class(data) or few_outcomes(
+        data, [data.predictions], prepared_losses(data.predictions, loss)
+    )
+    return None if reason is None else f"no interval, since {reason}"
+
+
+def _effective_outcomes(data: LabelledPredictions, predictions: Predictions, value_of: LossesOf) -> float:
+    step = -(-data.n_rows * data.n_classes // SAMPLED_NUMBERS)
+    rows = np.arange(0, data.n_rows, step)
+    p = predictions.take(rows).probabilities.astype(np.float64)
+    values = np.column_stack(
+        [value_of(np.full(data.n_rows, k, dtype=np.intp))[rows] for k in range(data.n_classes)]
+    )
+    values[(p == 0) | ~np.isfinite(values)] = 0.0
+    deviations = values - np.einsum("ik,ik->i", p, values)[:, np.newaxis]
+    w = np.ones(len(rows)) if data.weights is None else data.weights[rows] / data.weights.max()
+    variance = float(w**2 @ np.einsum("ik,ik->i", p, deviations**2))
+    third = float(w**3 @ np.einsum("ik,ik->i", p, deviations**3))
+    if variance == 0 or third == 0:
+        return np.inf
+    with np.errstate(over="ignore"):  # a ratio that overflows belongs to many outcomes
+        return float(step * variance * np.square(np.float64(variance) / third))

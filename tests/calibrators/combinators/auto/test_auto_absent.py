@@ -1,0 +1,55 @@
+"""The automatic choice where many classes have no calibration rows."""
+
+import numpy as np
+import pytest
+
+from calibrant import AutoCalibration, Predictions
+from calibrant.calibrators.combinators.auto.absent import factor_of_absent, largest_share_of_absent
+from calibrant.metrics import log_loss
+
+pytestmark = pytest.mark.filterwarnings("ignore:no calibration row has class")
+CHEAP = ["temperature", "shared-vector"]
+
+
+def rows_of_five_classes(n_rows, seed):
+    """Predictions for ten classes, of which the last five never occur but get about a third of the probability."""
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(5, size=n_rows)
+    logits = generator.normal(size=(n_rows, 10))
+    logits[np.arange(n_rows), labels] += 2
+    return Predictions.from_logits(logits), labels
+
+
+def test_classes_that_never_occur_lose_what_the_rows_rule_out():
+    """None of 300 rows has one of them: the upper limit of a Poisson count of zero is 3, so they have at most 3 / 300."""
+    X, y = rows_of_five_classes(300, 0)
+    before = X.probabilities[:, 5:].sum(axis=1).mean()
+    fitted = AutoCalibration(CHEAP).fit(X, y)
+    after = fitted.predict_proba(X)[:, 5:].sum(axis=1).mean()
+    assert before > 0.2
+    assert after == pytest.approx(-np.log(0.05) / 300, rel=1e-6)
+    fresh, labels = rows_of_five_classes(2000, 1)
+    kept = AutoCalibration(CHEAP, preserve_accuracy=True).fit(X, y)
+    assert log_loss(labels, fitted.transform(fresh)) < log_loss(labels, kept.transform(fresh)) - 0.1
+
+
+def test_many_classes_of_one_row_leave_the_others_as_they_are():
+    """With twenty rows of twenty classes, all other classes may be as frequent as these."""
+    generator = np.random.default_rng(0)
+    p = generator.dirichlet(np.ones(40), 20)
+    fitted = AutoCalibration(["temperature"]).fit(p, np.arange(20))
+    assert fitted.absent_factors_ is None
+
+
+def test_the_bound_is_the_upper_limit_of_a_poisson_count():
+    """Of a count of zero, e^-x = 5 %; of one, (1 + x) e^-x = 5 %."""
+    assert 100 * largest_share_of_absent(np.array([0.0, 60.0, 40.0])) == pytest.approx(-np.log(0.05))
+    limit = 100 * largest_share_of_absent(np.array([0.0, 1.0, 99.0]))
+    assert (1 + limit) * np.exp(-limit) == pytest.approx(0.05)
+
+
+def test_the_factor_gives_the_wanted_mean():
+    masses, weights = np.array([0.1, 0.7, 0.4]), np.array([1.0, 2.0, 3.0])
+    factor = factor_of_absent(masses, weights, 0.05)
+    scaled = factor * masses / (1 - masses + factor * masses)
+    assert np.average(scaled, weights=weights) == pytest.approx(0.05)
