@@ -22,7 +22,7 @@ def task(n_classes: int, concentration: float) -> SyntheticTask:
 def rows(
     *,
     seed: int,
-    data_folder: Path,
+    data_folder: Path,  # noqa: ARG001
     n_classes: int,
     concentration: float,
     calibration_rows: int,
