@@ -283,7 +283,7 @@ def test_unequal_weights_leave_fewer_degrees_of_freedom():
     assert at_ends == pytest.approx([quantile, -quantile])
     none = loss_difference([0, 0, 0], p_first, p_second, **options)
     assert np.isnan([none.low, none.high, none.p_value]).all()
-    assert "there are effectively 2.67 rows, fewer than 5" in str(none)
+    assert "the variance rests on effectively 2 rows, fewer than 5" in str(none)
 
 
 def test_equal_weights_change_nothing():

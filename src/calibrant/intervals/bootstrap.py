@@ -10,10 +10,10 @@ import numpy as np
 from calibrant.arrays import Float64Array, IntArray
 from calibrant.errors import ParameterError
 from calibrant.intervals.few_units import (
-    effective_groups,
-    few_groups,
     few_outcomes,
     few_rows_of_a_class,
+    few_units,
+    masses,
     rare_rows,
 )
 from calibrant.intervals.groups import group_numbers
@@ -119,10 +119,10 @@ def bootstrap(
     all, use a test of calibration. Means over rows and unbiased metrics, such as
     ``lp_calibration_error`` and ``kernel_calibration_error``, have intervals too.
 
-    **Few units.** With groups, weights or rare events, the distances of both ends from the median of the resamples are multiplied
-    by :math:`\sqrt{u / (u - 1)}\, t_{u - 1} / z` for u effective groups, rows or events :cite:`hesterberg2015`. There is no
-    interval for fewer than five of them, and where predictions expect effectively fewer than five of the less probable
-    outcomes: the size of losses that did not occur is unknown.
+    **Few units.** With groups, rare events or fewer than 200 rows, the distances of both ends from the median of the resamples
+    are multiplied by :math:`\sqrt{u / (u - 1)}\, t_{u - 1} / z` for u effective groups, rows or events
+    :cite:`hesterberg2015`. There is no interval for fewer than five events or effective groups, and where predictions
+    expect effectively fewer than five of the less probable outcomes: the size of losses that did not occur is unknown.
 
     **Metrics with weights that are not counts** (bias-corrected ones) treat a row that was drawn twice as one
     observation of double importance, so pairs of a row with itself do not bring back the bias.
@@ -145,7 +145,7 @@ def bootstrap(
     >>> from calibrant.metrics import accuracy
     >>> y, p = [0] * 80 + [1] * 20, [[0.9, 0.1]] * 100
     >>> print(bootstrap(accuracy, y, p))
-    accuracy(): 0.8, 95 % interval [0.72, 0.87] (percentile bootstrap, 100 rows, 2000 resamples)
+    accuracy(): 0.8, 95 % interval [0.7186, 0.8712] (percentile bootstrap, 100 rows, 2000 resamples)
     """
     options = BootstrapOptions(level, method, n_resamples, random_state, progress)
     check_flag("uncorrected", uncorrected)
@@ -323,16 +323,14 @@ def _corrected(
     return replace(found, low=low, high=high)
 
 
+# Number of rows from which on the correction is below half a per cent.
+MANY_ROWS = 200
+
+
 def _effective_units(data: LabelledPredictions, groups: IntArray | None) -> float:
-    """Return the effective number of groups, or of rows of unequal weights; infinite for rows of equal weights."""
-    if groups is not None:
-        return effective_groups(groups, data.weights)
-    number = np.inf if data.weights is None else effective_number(data.weights)
-    return number if number < NEARLY_EQUAL * data.n_rows else np.inf
-
-
-# Share of the rows above which their effective number is not worth a correction.
-NEARLY_EQUAL = 0.9
+    """Return the effective number of groups, or of rows if they are few."""
+    number = effective_number(masses(data, groups))
+    return number if groups is not None or number < MANY_ROWS else np.inf
 
 
 def _of_biased(
@@ -366,7 +364,7 @@ def _why_none(
 ) -> str | None:
     """Return why no interval of resamples keeps its level; None if one does."""
     data = samples[0]
-    reason = few_groups(_effective_units(data, groups), "row" if groups is None else "group")
+    reason = few_units(masses(data, groups), "row" if groups is None else "group")
     reason = reason or few_rows_of_a_class(data)
     if reason is None and is_declared(metric):
         losses = prepared_losses(samples[-1].predictions, "brier")

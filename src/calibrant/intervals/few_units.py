@@ -13,16 +13,20 @@ from calibrant.predictions import Predictions
 from calibrant.presentation.sentences import counted
 
 __all__ = [
-    "effective_groups",
-    "few_groups",
+    "NEARLY_EQUAL",
     "few_outcomes",
     "few_rows_of_a_class",
+    "few_units",
+    "masses",
     "rare_rows",
     "why_no_mean_loss",
 ]
 
 # Below these numbers there is no interval.
-FEWEST_EVENTS, FEWEST_OUTCOMES, FEWEST_GROUPS = 5, 5.0, 5.0
+FEWEST_EVENTS, FEWEST_OUTCOMES, FEWEST_UNITS = 5, 5.0, 5.0
+
+# Share of the units above which their effective number counts as their number.
+NEARLY_EQUAL = 0.9
 
 # Share of the rows below which a class is rare, and rows from which on that is looked at.
 RARE, MIN_ROWS = 0.1, 20
@@ -50,20 +54,25 @@ def few_rows_of_a_class(data: LabelledPredictions) -> str | None:
     return f"there {'is' if number == 1 else 'are'} only {counted(number, 'row')} of the rarer class, fewer than {FEWEST_EVENTS}"
 
 
-def effective_groups(groups: IntArray, weights: Vector | None) -> float:
-    """Return the number of groups of equal weight with the same variance of a mean."""
-    return effective_number(np.bincount(groups, weights))
+def masses(data: LabelledPredictions, groups: IntArray | None) -> Vector:
+    """Return the weights of the units, which are rows or groups."""
+    if groups is not None:
+        return np.bincount(groups, data.weights).astype(np.float64, copy=False)
+    return np.ones(data.n_rows) if data.weights is None else data.weights
 
 
-def few_groups(number: float, unit: str = "group") -> str | None:
-    """Return a reason if the effective number of groups, or of rows, is below five.
+def few_units(weights: Vector, unit: str) -> str | None:
+    """Return a reason if the variance between units of unequal weight rests on effectively fewer than five of them.
 
-    >>> few_groups(effective_groups(np.array([0] * 20 + [1, 2, 3]), None))
-    'there are effectively 1.31 groups, fewer than 5'
+    Their squared weights count, since these are the weights in the variance of a mean.
+
+    >>> few_units(np.array([20.0, 1.0, 1.0, 1.0]), "group")
+    'the variance rests on effectively 1.02 groups, fewer than 5'
     """
-    if number >= FEWEST_GROUPS:
+    number = effective_number(weights**2)
+    if number >= min(FEWEST_UNITS, NEARLY_EQUAL * len(weights)):
         return None
-    return f"there are effectively {number:.3g} {unit}s, fewer than {FEWEST_GROUPS:g}"
+    return f"the variance rests on effectively {number:.3g} {unit}s, fewer than {FEWEST_UNITS:g}"
 
 
 def few_outcomes(

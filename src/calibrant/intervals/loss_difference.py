@@ -8,7 +8,7 @@ import numpy as np
 
 from calibrant.arrays import Float64Array, IntArray
 from calibrant.errors import CalibrationWarning, ParameterError
-from calibrant.intervals.few_units import few_groups, few_outcomes, few_rows_of_a_class
+from calibrant.intervals.few_units import few_outcomes, few_rows_of_a_class, few_units, masses
 from calibrant.intervals.groups import group_numbers
 from calibrant.intervals.interval import Interval
 from calibrant.labelled_predictions import LabelledPredictions
@@ -85,8 +85,9 @@ def loss_difference(
     minus one.
 
     There is no interval and no p-value, and ``note`` gives the reason, with fewer than five rows of the rarer of two classes
-    (if that is rare), with effectively fewer than five groups or rows, and where effectively fewer than eight of the less
-    probable outcomes are expected. In these cases large differences may exist that did not occur.
+    (if that is rare), where unequal weights leave effectively fewer than five groups or rows in the variance, and where
+    effectively fewer than eight of the less probable outcomes are expected. In these cases large differences may exist that
+    did not occur.
 
     If the log-loss of some row is infinite, because a true class had probability zero, there is no interval.
     If only one of the predictions has such rows, the difference is infinite, and positive if it is
@@ -207,13 +208,9 @@ def _why_none(
         with np.errstate(invalid="ignore"):
             return np.minimum(of_second(labels), ceiling) - np.minimum(of_first(labels), ceiling)
 
-    effective = found.degrees + 1
-    reason = (
-        few_groups(effective, "row" if groups is None else "group")
-        if effective < 0.9 * found.n_units
-        else None
+    reason = few_units(masses(first, groups), "row" if groups is None else "group") or few_rows_of_a_class(
+        first
     )
-    reason = reason or few_rows_of_a_class(first)
     if reason is None and found.error > 0:
         reason = few_outcomes(first, [first.predictions, second.predictions], difference, FEWEST_OUTCOMES)
     return None if reason is None else f"no interval, since {reason}"

@@ -1,6 +1,7 @@
 """Quadratic scaling: an increasing quadratic function of the log-odds of an event."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -141,7 +142,8 @@ class QuadraticScaling(EventScaling):
         check_flag("temperature", self.temperature)
 
     def _prepare(self, source: RowSource) -> None:
-        best = event_temperature(source, _log_odds)
+        log_odds = lru_cache(1)(_log_odds)  # rows in memory come again as the same object
+        best = event_temperature(source, log_odds)
         steepness = bounded_steepness(best)
         if best.status is Status.AT_BOUND and not (self.monotone and self.temperature):
             steepness = 1.0  # a bad start for maps that may decrease, or are shrunk to the identity
@@ -151,7 +153,7 @@ class QuadraticScaling(EventScaling):
         self.unit_, self.identity_loss_ = steepness, best.identity_loss
         self.lowest_, self.highest_ = -np.inf, np.inf
         if self.monotone:
-            scores = source.summed(lambda data: Range.of(_log_odds(data.predictions)))
+            scores = source.summed(lambda data: Range.of(log_odds(data.predictions)))
             self.lowest_, self.highest_ = scores.low, scores.high
 
     def _parabolas(self) -> "_Parabolas":
