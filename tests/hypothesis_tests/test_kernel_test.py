@@ -314,8 +314,10 @@ def test_auto_goes_by_cost(monkeypatch):
         return kernel_test(labels, vectors, n_resamples=100).test
 
     assert "method='resampling'" in method(60**2 * 300)
-    assert "method='wild'" in method(60**2 * 160)
-    assert "method='block'" in method(60**2 * 100)
+    assert "method='block'" in method(60**2 * 299)
+    assert "block_size=30" in method(60**2 * 299)
+    assert "block_size=20" in method(60 * 20 * 300)
+    assert "block_size=8" in method(60 * 300)
 
 
 def test_batches_of_resamples_make_no_difference_to_the_observed_value(monkeypatch):
@@ -388,6 +390,13 @@ def test_the_level_is_five_percent(method, n_classes, kind):
 @pytest.mark.parametrize("n_classes", [2, 3, 10])
 def test_the_level_of_the_block_test_is_five_percent(n_classes):
     found = rejections("block", 300, n_classes, 600, block_size=5, bandwidth=0.5, n_resamples=199)
+    assert abs(found - 30) < 3.5 * sqrt(600 * 0.05 * 0.95)
+
+
+@pytest.mark.slow
+def test_the_level_of_large_blocks_is_five_percent(monkeypatch):
+    monkeypatch.setattr(module, "AFFORDABLE", 300 * 100 * 3 * 199)
+    found = rejections("auto", 300, 3, 600, n_resamples=199)
     assert abs(found - 30) < 3.5 * sqrt(600 * 0.05 * 0.95)
 
 

@@ -23,7 +23,7 @@ __all__ = ["kernel_test"]
 Method = Literal["auto", "resampling", "wild", "block"]
 TestKind = Literal["full", "confidence", "positive"]
 
-# Number of multiplications that "auto" spends on the exact test, and on the wild bootstrap: a few seconds.
+# Number of multiplications that "auto" spends: a few seconds.
 AFFORDABLE = 1.2e11
 
 WILD_CAUTION = "the level of method='wild' is approximate, in simulations up to 9 % instead of 5 %; method='resampling' is exact"
@@ -77,13 +77,15 @@ def kernel_test(
         Complete probability vectors, the confidence in the predicted class, or the probability of the
         second class of two.
     method : {"auto", "resampling", "wild", "block"}, default="auto"
-        How the null distribution is computed, see the notes. ``"auto"`` is the first that takes at most a few seconds.
+        How the null distribution is computed, see the notes. ``"auto"`` is ``"resampling"`` if that takes at most a few
+        seconds, otherwise ``"block"``.
     kernel : {"laplace", "gaussian"}, default="laplace"
         :math:`\exp(-\|p - q\| / s)` or :math:`\exp(-\|p - q\|^2 / (2 s^2))`.
     bandwidth : float, optional
         s; by default the median distance between distinct predictions.
     block_size : int, optional
-        Rows in a block, B, for ``method="block"``; :math:`\sqrt n` by default. At least two blocks are needed.
+        Rows in a block, B, for ``method="block"``; by default :math:`\sqrt n`, or for ``method="auto"`` as many as take a few
+        seconds, if these are more. At least two blocks are needed.
     n_resamples : int, default=1000
         Number of simulated data sets, R.
     random_state : int, Generator or None, default=0
@@ -133,7 +135,12 @@ def kernel_test(
     sample, null_hypothesis = _sample(data, kind)
     width = sample.bandwidth if bandwidth is None else float(bandwidth)
     if method == "auto":
-        method = _affordable_method(len(sample), sample.features.shape[1], n_resamples)
+        affordable = int(
+            AFFORDABLE / (len(sample) * sample.features.shape[1] * n_resamples)
+        )  # rows in a block
+        method = "resampling" if len(sample) <= affordable else "block"
+        if method == "block" and block_size is None:
+            block_size = min(max(affordable, round(len(sample) ** 0.5)), len(sample) // 2)
     described = f"kind={kind!r}, method={method!r}, kernel={kernel!r}, bandwidth={width:.4g}"
     ordered = sample.take(sample.order)  # so that random numbers do not depend on the order of rows
     if method == "block":
@@ -189,14 +196,6 @@ def _check_number_of_blocks(n_rows: int, block_size: int) -> None:
         f"method='block' needs two blocks or more, but block_size={block_size} makes one of {counted(n_rows, 'row')}; "
         f"give at least {2 * block_size} rows{smaller} or method='resampling'."
     )
-
-
-def _affordable_method(
-    n_rows: int, n_columns: int, n_resamples: int
-) -> Literal["resampling", "wild", "block"]:
-    if n_rows**2 * n_columns * n_resamples <= AFFORDABLE:
-        return "resampling"
-    return "wild" if n_rows**2 * (LABEL_DRAWS * n_columns + n_resamples) <= AFFORDABLE else "block"
 
 
 def _by_block(
