@@ -279,7 +279,7 @@ def test_waiting_for_a_rare_event_takes_no_more_memory_and_keeps_its_rate():
     assert len(waiting.memory_["labels"]) <= ROWS_AT_HAND
     waiting.partial_fit(generator.random(1000), np.arange(1000) < 5)
     predicted = waiting.predict_proba(generator.random(1000))[:, 1].mean()
-    assert predicted == pytest.approx(5 / 21000, rel=0.1)
+    assert predicted == pytest.approx(5 / 21000, rel=0.15)  # from a sample of the rows
 
 
 @every_method_in_many_batches

@@ -3,6 +3,7 @@
 # ruff: noqa: F811 (fixtures are imported, since a second file of fixtures would confuse the doctests)
 
 import os
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -144,7 +145,7 @@ def test_a_full_disk_leaves_the_old_file(run, folder, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")  # as writing to an open file says it
 
-    monkeypatch.setattr("calibrant.tables.formats.csv.CsvSink.write", full)
+    monkeypatch.setattr(import_module("calibrant.tables.formats.csv").CsvSink, "write", full)
     result = run("apply test.csv --calibrator cal.npz -o out.csv", expected=1)
     assert (
         result.stderr

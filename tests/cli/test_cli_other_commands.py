@@ -107,7 +107,7 @@ def test_methods_lists_all_of_the_registry(run):
 
 def test_demo_runs_the_demo(run, monkeypatch):
     given = []
-    monkeypatch.setattr("calibrant.demo.run.main", given.append)
+    monkeypatch.setattr("calibrant.demo.main", given.append)
     run("demo --output somewhere")
     assert given == [["--output", "somewhere"]]
 

@@ -16,15 +16,17 @@ def selected(y, p, *, small_error=False):
 
 
 def test_the_interval_contains_the_gain_of_the_map_fitted_to_all_rows():
-    """Calibrated rows: a map q gains -KL(p, q). Of 40 intervals at most six miss it."""
-    missed = 0
+    """Calibrated rows: a map q gains -KL(p, q). Of 30 to 40 intervals at most four miss it; the others are withheld."""
+    missed = withheld = 0
     for seed in range(40):
         y, p = drawn(100, 3, seed)
         gain = selected(y, p).gain
         q = TemperatureScaling().fit(p, y).predict_proba(fresh := drawn(1000, 3, seed + 1000)[1])
         truth = -(fresh * np.log(q / fresh)).sum(axis=1).mean()  # of the loss after minus before
-        missed += not gain.low <= truth <= gain.high
-    assert missed <= 6
+        withheld += bool(np.isnan(gain.low))
+        missed += gain.low > truth or gain.high < truth
+    assert withheld <= 10
+    assert missed <= 4
 
 
 def test_few_mistakes_give_no_interval():

@@ -517,4 +517,4 @@ def methods(**options: Any) -> None:
 )
 def demo(**options: Any) -> None:
     """Train three classifiers on handwritten digits and calibrate them with every method."""
-    import_module("calibrant.demo.run").main(["--output", str(options["output"])])
+    import_module("calibrant.demo").main(["--output", str(options["output"])])

@@ -69,6 +69,8 @@ def few_units(weights: Vector, unit: str) -> str | None:
     >>> few_units(np.array([20.0, 1.0, 1.0, 1.0]), "group")
     'the variance rests on effectively 1.02 groups, fewer than 5'
     """
+    if len(weights) == 1:
+        return f"there is only one {unit}"
     number = effective_number(weights**2)
     if number >= min(FEWEST_UNITS, NEARLY_EQUAL * len(weights)):
         return None

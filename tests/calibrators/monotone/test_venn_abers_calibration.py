@@ -145,7 +145,10 @@ def test_an_absent_class_has_its_own_probability_at_both_ends(n_classes):
     with pytest.warns(MissingClassWarning):
         fitted = VennAbersCalibration().fit(X[kept], y[kept])
     lower, upper = fitted.predict_interval(X)
-    floored = Predictions.from_probabilities(X, floor=fitted.floor_).without_zeros().probabilities
+    floors = np.full(n_classes, fitted.floor_)
+    floors[1] = min(fitted.floor_, 1 / (kept.sum() + 2))
+    floored = np.maximum(X, floors)
+    floored /= (floored - X).sum(axis=1, keepdims=True) + 1
     np.testing.assert_array_equal(lower[:, 1], floored[:, 1])
     np.testing.assert_array_equal(upper[:, 1], floored[:, 1])
     seen = np.delete(np.arange(n_classes), 1)
