@@ -2,10 +2,10 @@
 
 Fits the methods of calibrant, scikit-learn, netcal, probmetrics, MAPIE and torch-uncertainty to the same 5,000 calibration
 rows of a published network (``kull_nn/NETWORK.npz`` of the data folder) in the same run, and evaluates them on its 10,000
-test rows. Libraries that are not installed are left out. ``--summary`` prints one row per library, with its method of the
+test rows. Libraries that are not installed are left out. A second table has one row per library, with its method of the
 lowest log-loss. Usage::
 
-    CALIBRANT_DATA=folder python benchmarks/libraries.py [--network c10_resnet110] [--threads 1] [--summary]
+    CALIBRANT_DATA=folder python benchmarks/libraries.py [--network c10_resnet110] [--threads 1]
 """
 
 import argparse
@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--network", default="c10_resnet110")
 parser.add_argument("--threads", type=int, default=1)
-parser.add_argument("--summary", action="store_true", help="one row per library")
 ARGUMENTS = parser.parse_args()
 # Before numpy is imported: the libraries read these once.
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "CALIBRANT_NUM_THREADS"):
@@ -33,7 +32,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin  # noqa: E402
 from sklearn.calibration import CalibratedClassifierCV  # noqa: E402
 from sklearn.frozen import FrozenEstimator  # noqa: E402
 
-from calibrant import Predictions, registry  # noqa: E402
+from calibrant import Predictions, __version__, registry  # noqa: E402
 from calibrant.metrics import classwise_ece, confidence_ece, log_loss  # noqa: E402
 from calibrant.numerics.simplex import softmax  # noqa: E402
 
@@ -219,14 +218,13 @@ def main() -> None:
                 rows.append(measured(library, name, fit, data))
     sizes = f"{len(data['val_y']):,} calibration and {len(data['test_y']):,} test rows, {n_classes} classes"
     print(f"{ARGUMENTS.network}: {sizes}, {ARGUMENTS.threads} thread(s); {versions()}\n")
-    if ARGUMENTS.summary:
-        print_summary(rows)
-    else:
-        print("| library | method | log-loss | ECE | classwise ECE | fit, CPU seconds |")
-        print("|---|---|---:|---:|---:|---:|")
-        for row in rows:
-            numbers = " | ".join(map(shown, (row.log_loss, row.ece, row.classwise)))
-            print(f"| {row.library} | {row.method} | {numbers} | {row.seconds:.3f} |")
+    print("| library | method | log-loss | ECE | classwise ECE | fit, CPU seconds |")
+    print("|---|---|---:|---:|---:|---:|")
+    for row in rows:
+        numbers = " | ".join(map(shown, (row.log_loss, row.ece, row.classwise)))
+        print(f"| {row.library} | {row.method} | {numbers} | {row.seconds:.3f} |")
+    print()
+    print_summary(rows)
 
 
 def print_summary(rows: list[Row]) -> None:
@@ -249,7 +247,7 @@ def versions() -> str:
     found = []
     for library in LIBRARIES:
         with contextlib.suppress(PackageNotFoundError):
-            found.append(f"{library} {version(library)}")
+            found.append(f"{library} {__version__ if library == 'calibrant' else version(library)}")
     return ", ".join(found)
 
 
