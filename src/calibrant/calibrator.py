@@ -4,6 +4,7 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import count
 from typing import Any, ClassVar, Literal, Self
 
@@ -30,7 +31,6 @@ from calibrant.space import Space
 
 __all__ = ["Calibrator", "Traits"]
 
-SMALLEST = float(np.nextafter(0, 1))  # positive float
 SHOWN = 10  # absent classes that a warning lists
 
 Output = Literal["default", "same", "pandas", "polars"]
@@ -147,6 +147,11 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             self._forget()
             raise
         return self
+
+    @classmethod
+    @cache
+    def _get_param_names(cls) -> Any:  # to read a signature is most of the time of a clone
+        return super()._get_param_names()
 
     def __sklearn_tags__(self) -> Tags:
         """Return the tags of scikit-learn, with those of transformers and of multi-class support."""
@@ -385,7 +390,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         places = np.argsort(np.concatenate([columns, absent]))
         # Products of small probabilities may underflow in the float type.
         together = seen.joined(as_given.columns(absent), columns=places).narrowed()
-        least = self.floor_ if self._n_seen is None else SMALLEST
+        least = self.floor_ if self._n_seen is None else float(np.nextafter(0, 1))
         return given.with_probabilities(together).with_floor(least).without_zeros().with_floor(self.floor_)
 
     @property
@@ -415,8 +420,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     def _mapped_event(self, event: Event) -> Event:
         """Return the map of the event that the true class is the second of two, for reductions."""
-        given = TracedPredictions.of_event(event)
-        return self._mapped(given).with_floor(event.floor).event
+        return self._mapped(TracedPredictions.of_event(event)).with_floor(event.floor).event
 
     def _compiled(self, space: Space) -> "_Compiled":
         """Return the graphs of the fitted map for a space; compiled on first use."""
@@ -506,8 +510,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         predictions = Predictions.parse(X)
         n_classes = len(self.classes_)
         if predictions.n_classes != n_classes:
-            is_one_row = np.shape(X) == (n_classes,)
-            advice = "for a single row pass X[None, :]" if is_one_row else str(SAME_COLUMNS)
+            advice = SAME_COLUMNS if np.shape(X) != (n_classes,) else "for a single row pass X[None, :]"
             raise PredictionError(
                 f"{type(self).__name__} was fitted on {n_classes} classes, but these predictions have "
                 f"{predictions.n_classes} columns; {advice}."
@@ -528,8 +531,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Raise an error if the columns have the names of the fit in another order."""
         if set(names.tolist()) != set(known.tolist()):
             return
-        moved = np.flatnonzero(names != known)
-        if len(moved):
+        if len(moved := np.flatnonzero(names != known)):
             raise PredictionError(
                 f"column {moved[0]} is class {names[moved[0]].item()!r}, but in fit it was "
                 f"{known[moved[0]].item()!r}; put the columns into {order}."
@@ -541,7 +543,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             delattr(self, name)
 
     def _warn_of_absent(self, absent: NDArray[np.intp]) -> None:
-        shown = ", ".join(repr(label) for label in self.classes_[absent[:SHOWN]].tolist())
+        shown = ", ".join(map(repr, self.classes_[absent[:SHOWN]].tolist()))
         more = f" and {len(absent) - SHOWN} more" if len(absent) > SHOWN else ""
         they, them = ("it keeps", "it") if len(absent) == 1 else ("they keep", "them")
         if self.traits.shares_parameters:
@@ -592,9 +594,7 @@ class _Compiled:
         """Return whether the states of all parts are unchanged."""
         latest = _State.latest
         if self._checked != latest:
-            for part, version in self._parts:
-                found = part()
-                if found is None or found._version != version:
-                    return False
+            if any((found := part()) is None or found._version != version for part, version in self._parts):
+                return False
             self._checked = latest
         return True

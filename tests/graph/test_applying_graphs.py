@@ -19,6 +19,7 @@ from calibrant import (
 from calibrant.calibrator import _State
 from calibrant.errors import ParameterError, PredictionError
 from calibrant.graph import MapGraph, Node
+from calibrant.graph.apply import evaluated_columns
 from calibrant.graph.columns import Columns, Floor
 from calibrant.graph.elementwise import Affine, Arithmetic, Narrow, Widen
 from calibrant.graph.map_graph import _WORKSPACE
@@ -216,3 +217,16 @@ def test_predicted_labels_are_those_of_the_calibrated_scores(monkeypatch):
         fitted = calibrator.fit(probabilities, labels)
         for rows in (probabilities, probabilities.astype(np.float32)):
             np.testing.assert_array_equal(fitted.predict(rows), fitted.transform(rows).predicted)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_columns_are_the_same_numbers_whether_computed_at_once_or_by_a_graph(kind):
+    def formula(event):
+        x = (event.log_odds * 0.7).clip(-2.0, 1.0)
+        return [x.constant(1.0), x * x, event.probability]
+
+    predictions = Predictions.from_logits(np.random.default_rng(0).normal(size=(500, 2)).astype(kind))
+    first, second = (evaluated_columns(formula, predictions) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert first.flags.f_contiguous
+    assert first.dtype == np.float64

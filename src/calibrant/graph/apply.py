@@ -1,7 +1,8 @@
 """Evaluation of traced formulas on arrays of predictions."""
 
 from collections.abc import Callable
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,11 @@ from calibrant.graph.order import Restore
 from calibrant.graph.rows import LogSoftmax
 from calibrant.graph.trace import Event, Trace, TracedPredictions, Value
 from calibrant.numerics.reductions import row_maxima, row_sums
+from calibrant.numerics.row_blocks import BLOCK_BYTES
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
-__all__ = ["evaluated", "evaluated_columns", "mapped", "score_curves"]
+__all__ = ["computed_columns", "evaluated", "evaluated_columns", "mapped", "score_curves"]
 
 
 def mapped(
@@ -52,19 +54,68 @@ def evaluated_columns(
 ) -> NDArray[np.float64]:
     """Evaluate several formulas of one event, (n, formulas), stored column by column.
 
-    Graphs are cached: a formula that is the same function for many events is traced once.
+    The same function is traced once for many events. One that is used once, such as that of a single fit, is not compiled.
     """
-    graph = _columns_graph(formula, predictions.space, predictions.floor)
-    by_column = np.empty((graph.n_outputs, predictions.n_rows)).T
-    graph(predictions.scores, by_column)
+    known = _event_columns(formula, predictions.space, predictions.floor)
+    if not known.is_used and predictions.n_rows * 8 <= BLOCK_BYTES:
+        known.is_used = True
+        return computed_columns(known.of_scores, predictions.scores)
+    by_column = np.empty((known.graph.n_outputs, predictions.n_rows)).T
+    known.graph(predictions.scores, by_column)
     return by_column
 
 
-@lru_cache(maxsize=32)
-def _columns_graph(formula: Callable[[Event], list[Value]], space: Space, floor: float) -> MapGraph:
-    trace = Trace(2)
-    first, *others = formula(TracedPredictions(trace.input, space, floor).event)
-    return trace.graph(first.joined(*others) if others else first, space, Space.LOGITS)
+@dataclass(eq=False)
+class _EventColumns:
+    """Formulas of one event, and whether they were used before."""
+
+    formula: Callable[[Event], list[Value]]
+    space: Space
+    floor: float
+    is_used: bool = False
+
+    def of_scores(self, scores: Value) -> list[Value]:
+        return self.formula(TracedPredictions(scores, self.space, self.floor).event)
+
+    @cached_property
+    def graph(self) -> MapGraph:
+        trace = Trace(2)
+        first, *others = self.of_scores(trace.input)
+        return trace.graph(first.joined(*others) if others else first, self.space, Space.LOGITS)
+
+
+_event_columns = lru_cache(maxsize=32)(_EventColumns)
+
+
+def computed_columns(formula: Callable[[Value], list[Value]], rows: FloatArray) -> NDArray[np.float64]:
+    """Compute values of one column while they are traced, (n, values), stored column by column; for few rows.
+
+    >>> computed_columns(lambda x: [x * 2.0, x + 1.0], np.array([[3.0]]))
+    array([[6., 4.]])
+    """
+    trace = _Computation(rows)
+    with np.errstate(all="ignore"):
+        values = formula(trace.input)
+    by_column = np.empty((len(values), len(rows)))
+    for column, value in zip(by_column, values, strict=True):
+        column[:] = trace.results[value.number][:, 0]
+    return by_column.T
+
+
+class _Computation(Trace):
+    """A trace that computes the result of every operation at once."""
+
+    def __init__(self, rows: FloatArray) -> None:
+        super().__init__(rows.shape[1])
+        self.results = [np.asfortranarray(rows)]
+
+    def add(self, operation: Operation, *values: Value) -> Value:
+        result = super().add(operation, *values)
+        if result.number == len(self.results):
+            kind = np.dtype(np.float64) if result.is_wide else self.results[0].dtype
+            kernel = operation.kernel(kind)
+            self.results.append(kernel(None, *[self.results[value.number] for value in values]))
+        return result
 
 
 ELEMENTWISE = (Affine, Arithmetic, Clip, Function, Log, Narrow, Piecewise, Ramps, Widen)

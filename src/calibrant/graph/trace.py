@@ -77,11 +77,12 @@ class Trace:
 
     def graph(self, output: "Value", space: Space, output_space: Space) -> MapGraph:
         """Return the graph of a value, without operations that it does not depend on."""
-        needed = {output.number}
-        for number in range(output.number, 0, -1):
-            if number in needed:
-                needed.update(self.nodes[number - 1].sources)
-        kept = [number for number in range(1, output.number + 1) if number in needed]
+        needed, waiting = {0}, [output.number]
+        while waiting:
+            if (number := waiting.pop()) not in needed:
+                needed.add(number)
+                waiting.extend(self.nodes[number - 1].sources)
+        kept = sorted(needed)[1:]
         new = {0: 0} | {number: place for place, number in enumerate(kept, start=1)}
         nodes = tuple(
             Node(

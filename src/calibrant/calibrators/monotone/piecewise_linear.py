@@ -18,15 +18,14 @@ from calibrant.calibrators.parametric import EventScaling, as_targets
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.scaling.temperature_fit import bounded_steepness, event_temperature
 from calibrant.graph import Event, Value
+from calibrant.graph.apply import computed_columns
 from calibrant.graph.curves import Piecewise
-from calibrant.graph.trace import Trace
 from calibrant.numerics.linear_segments import LinearSegments, Range, summed_quantiles
 from calibrant.objective import Block, Family, QuadraticPenalty, RowSource
 from calibrant.objective.family import EventFeatures
 from calibrant.options import check_not_negative, check_whole
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status
-from calibrant.space import Space
 
 __all__ = ["PiecewiseLinearCalibration"]
 
@@ -94,10 +93,7 @@ class SegmentMaps:
 
     def columns(self, x: Vector) -> Matrix:
         """Return what every parameter is multiplied by, (m + 1, n); O(nm)."""
-        trace = Trace(1)
-        first, *others = self.traced_columns(trace.input)
-        graph = trace.graph(first.joined(*others), Space.LOGITS, Space.LOGITS)
-        return graph(x[:, np.newaxis]).T.astype(np.float64, copy=False)
+        return computed_columns(self.traced_columns, x[:, np.newaxis]).T
 
     def traced_columns(self, x: Value) -> list[Value]:
         """Return what every parameter is multiplied by, m + 1 values of one column."""

@@ -208,7 +208,10 @@ def stacked_events(events: Event, maps: Sequence[Callable[[Event], Event]]) -> V
     applied column by column.
     """
     assert events.rest is not None
-    graphs = [_graph_of(one, events.space, events.floor) for one in maps]
+    # One trace for all, so that what maps have in common is traced once.
+    trace = Trace(2)
+    event = TracedPredictions(trace.input, events.space, events.floor).event
+    graphs = [trace.graph(one(event).probability, events.space, Space.PROBABILITIES) for one in maps]
     groups: dict[Any, list[int]] = {}
     for column, graph in enumerate(graphs):
         groups.setdefault(_structure(graph), []).append(column)
@@ -226,12 +229,6 @@ def stacked_events(events: Event, maps: Sequence[Callable[[Event], Event]]) -> V
     if len(results) == 1:
         return results[0].columns(np.argsort(columns))
     return results[0].joined(*results[1:], columns=np.argsort(columns))
-
-
-def _graph_of(calibrated: Callable[[Event], Event], space: Space, floor: float) -> MapGraph:
-    trace = Trace(2)
-    own = Event(space, floor, trace.input.columns([0]), trace.input.columns([1]))
-    return trace.graph(calibrated(own).probability, space, Space.PROBABILITIES)
 
 
 def _structure(graph: MapGraph) -> Any:

@@ -138,7 +138,8 @@ def scrambled_key(logits: FloatArray) -> Vector:
     # Low-order digits are as good as random.
     gaps = np.asarray(logits.sum(axis=1, dtype=np.float64))
     gaps -= logits.shape[1] * row_maxima(logits).astype(np.float64)
-    scrambled: Vector = (gaps * SCRAMBLING) % 1.0
+    gaps *= SCRAMBLING
+    scrambled: Vector = gaps - np.floor(gaps)  # a fraction of the time of a remainder
     return scrambled
 
 
