@@ -1,4 +1,7 @@
-"""Print the lower bound of every run-time dependency as a pip constraint: `numpy>=2.1` becomes `numpy==2.1`."""
+"""Print the lower bound of every run-time dependency as a pip constraint: `numpy>=2.1` becomes `numpy==2.1`.
+
+Packages that the extra `test` pins are left out, since pip could not install both versions.
+"""
 
 import re
 import tomllib
@@ -27,5 +30,12 @@ def lower_bounds() -> dict[str, str]:
     return found
 
 
+def pinned_by_tests() -> set[str]:
+    """Return the names that the extra `test` pins to one version."""
+    requirements = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]["test"]
+    return {requirement.partition("==")[0].lower() for requirement in requirements if "==" in requirement}
+
+
 if __name__ == "__main__":
-    print("\n".join(f"{name}=={floor}" for name, floor in lower_bounds().items()))
+    bounds = {name: floor for name, floor in lower_bounds().items() if name not in pinned_by_tests()}
+    print("\n".join(f"{name}=={floor}" for name, floor in bounds.items()))
