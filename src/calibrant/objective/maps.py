@@ -429,9 +429,14 @@ class EventMap(LogitMap):
             return super().second_order(theta, loss, block)
         columns = block.features.T
         value, residuals, bends = loss.sums(theta @ columns, block.labels, block.weights)
-        bent = columns * bends
+        bent, size = columns * bends, len(columns)
+        sums = np.empty(1 + size + size**2)
+        sums[0] = value
+        np.matmul(columns, residuals, out=sums[1 : 1 + size])
         # Of matrices as flat as these, products row by row are faster than one with the transpose.
-        return np.concatenate([[value], columns @ residuals, *(bent @ column for column in columns)])
+        for row, column in zip(sums[1 + size :].reshape(size, size), columns, strict=True):
+            np.matmul(bent, column, out=row)
+        return sums
 
 
 def _complements(probabilities: FloatArray) -> FloatArray:
