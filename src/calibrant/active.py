@@ -105,7 +105,7 @@ def select_rows(
     Notes
     -----
     The label of a row adds :math:`B_i = \Phi_i^\top E[\mathrm{diag}(q_i) - q_i q_i^\top] \Phi_i` to the precision of the shared
-    uncertainty w, see :meth:`~calibrant.GaussianProcessCalibration.posterior_features`, whatever the label is; the mean is over
+    uncertainty w, see ``posterior_features`` of the calibrator, whatever the label is; the mean is over
     draws of the latent function. The precision is updated after every choice, so that rows with the same information are not
     chosen together. Costs O(m M^3) per chosen row, for m candidates and M inducing points.
 

@@ -184,7 +184,7 @@ class Progress:
     seconds : float
         Time since the start of the run.
     seconds_left : float or None
-        Forecast from the times of finished units, see :class:`~calibrant.studies.forecast.TimeLeft`; None before the first one.
+        Forecast from the times of finished units; None before the first one.
     """
 
     done: int
