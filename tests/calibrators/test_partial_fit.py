@@ -272,14 +272,17 @@ def test_nothing_is_changed_until_two_classes_have_come(method):
 
 
 def test_waiting_for_a_rare_event_takes_no_more_memory_and_keeps_its_rate():
-    generator = np.random.default_rng(0)
-    waiting = PlattScaling()
-    for _ in range(20):
-        waiting.partial_fit(generator.random(1000), np.zeros(1000, int))
-    assert len(waiting.memory_["labels"]) <= ROWS_AT_HAND
-    waiting.partial_fit(generator.random(1000), np.arange(1000) < 5)
-    predicted = waiting.predict_proba(generator.random(1000))[:, 1].mean()
-    assert predicted == pytest.approx(5 / 21000, rel=0.15)  # from a sample of the rows
+    """The rows are a sample, so the rate is a mean over four of them."""
+    rates = []
+    for seed in range(4):
+        generator = np.random.default_rng(seed)
+        waiting = PlattScaling()
+        for _ in range(20):
+            waiting.partial_fit(generator.random(1000), np.zeros(1000, int))
+        assert len(waiting.memory_["labels"]) <= ROWS_AT_HAND
+        waiting.partial_fit(generator.random(1000), np.arange(1000) < 5)
+        rates.append(waiting.predict_proba(generator.random(1000))[:, 1].mean())
+    assert np.mean(rates) == pytest.approx(5 / 21000, rel=0.1)
 
 
 @every_method_in_many_batches
