@@ -25,13 +25,12 @@ from numpy.typing import NDArray
 
 import calibrant
 from calibrant.arrays import AnyArray
-from calibrant.errors import FileFormatError
 from calibrant.export.backend import Backend, Exportable
 from calibrant.graph import GraphError, one_column
 from calibrant.graph.plain import graph_from_plain, graph_to_plain
 from calibrant.persistence.probe import probe_inputs
 from calibrant.persistence.reading import checked_probe, expect, opened, parsed_json
-from calibrant.persistence.schema import UnreadableError, quoted
+from calibrant.persistence.schema import UnreadableError, naming, quoted
 
 __all__ = ["BACKEND", "interpreter_source", "json_of", "load_json"]
 
@@ -87,12 +86,8 @@ def load_json(path: str | os.PathLike[str]) -> Exportable:
     Files from untrusted sources are safe: nothing in them is evaluated. The graph is checked like that of a saved
     calibrator, and it must reproduce the probe outputs of the file in bounded time.
     """
-    try:
-        with opened(path) as stream:
-            text = stream.read(MAX_BYTES + 1)
-        return _read(text)
-    except UnreadableError as error:
-        raise FileFormatError(f"{os.fsdecode(path)} {error}.") from error
+    with naming(path), opened(path) as stream:
+        return _read(stream.read(MAX_BYTES + 1))
 
 
 def interpreter_source() -> str:

@@ -1,7 +1,12 @@
 """Save and load fitted calibrators without pickle; loading never executes code from a file."""
 
-from calibrant.persistence.classifiers import load_classifier, save_classifier, trusted_types
-from calibrant.persistence.labels import load_labels, save_labels
+from calibrant.persistence.bundles import (
+    load_classifier,
+    load_labels,
+    save_classifier,
+    save_labels,
+    trusted_types,
+)
 from calibrant.persistence.reading import load, load_graph
 from calibrant.persistence.writing import save
 

@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrator import Calibrator
-from calibrant.errors import FileFormatError, ParameterError
+from calibrant.errors import ParameterError
 from calibrant.graph import GraphError, MapGraph
 from calibrant.graph.plain import graph_from_plain
-from calibrant.persistence.archive import ArchiveReader, File
-from calibrant.persistence.npy import Layout, array_from_bytes
+from calibrant.persistence.archive import ArchiveReader, File, Layout, array_from_bytes
 from calibrant.persistence.probe import MAX_ROWS, Probe
 from calibrant.persistence.schema import (
     ENUMERATIONS,
@@ -33,6 +32,7 @@ from calibrant.persistence.schema import (
     UnreadableError,
     array_member,
     is_key,
+    naming,
     quoted,
 )
 from calibrant.persistence.validation import UnsoundError, check_fitted
@@ -41,6 +41,7 @@ from calibrant.space import Space
 
 __all__ = [
     "Decoder",
+    "checked_header",
     "checked_probe",
     "expect",
     "load",
@@ -79,11 +80,8 @@ def load_graph(path: str | os.PathLike[str]) -> MapGraph:
     >>> graph(np.array([[0.9, 0.1]]))
     array([[0.75, 0.25]])
     """
-    try:
-        with opened(path) as stream:
-            return read_graph(stream)
-    except UnreadableError as error:
-        raise FileFormatError(f"{os.fsdecode(path)} {error}.") from error
+    with naming(path), opened(path) as stream:
+        return read_graph(stream)
 
 
 def load(path: str | os.PathLike[str]) -> Calibrator:
@@ -128,11 +126,8 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
     >>> loaded.temperature_ == fitted.temperature_
     True
     """
-    try:
-        with opened(path) as stream:
-            return read_calibrator(stream)
-    except UnreadableError as error:
-        raise FileFormatError(f"{os.fsdecode(path)} {error}.") from error
+    with naming(path), opened(path) as stream:
+        return read_calibrator(stream)
 
 
 @contextmanager
@@ -237,23 +232,28 @@ def _refer_to_arrays(content: Any, array_at: Callable[[int], Any]) -> None:
 def _parsed_header(text: bytes) -> dict[str, Any]:
     if sum(map(text.count, (b",", b"[", b"{"))) > MAX_HEADER_ITEMS:
         raise UnreadableError(f"has more than {MAX_HEADER_ITEMS} values in its {HEADER_MEMBER}")
+    header = checked_header(text, HEADER_MEMBER, "calibrator file", FORMAT, SCHEMA_VERSION)
+    keys = HEADER_KEYS | {"graph"} if header["schema_version"] >= GRAPH_SINCE else HEADER_KEYS
+    expect(set(header) == keys, f"the header must have the keys {sorted(keys)}")
+    expect(type(header["library_version"]) is str, "the library version must be text")
+    return header
+
+
+def checked_header(text: bytes, member: str, what: str, file_format: str, newest: int) -> dict[str, Any]:
+    """Return the header of a ``what`` after checking its format and that its schema is no newer than ``newest``."""
     try:
         header = parsed_json(text)
     except ValueError as error:
-        raise UnreadableError(f"is damaged: {HEADER_MEMBER} is not valid JSON") from error
-    if type(header) is not dict or header.get("format") != FORMAT:
-        raise UnreadableError("is not a calibrator file: its header names another format")
+        raise UnreadableError(f"is damaged: {member} is not valid JSON") from error
+    if type(header) is not dict or header.get("format") != file_format:
+        raise UnreadableError(f"is not a {what}: its header names another format")
     version = header.get("schema_version")
     if type(version) is not int or version < 1:
         raise UnreadableError(f"is damaged: the schema version {quoted(version)} is invalid")
-    if version > SCHEMA_VERSION:
+    if version > newest:
         raise UnreadableError(
-            f"was written by a newer calibrant (schema {quoted(version)}; this version reads "
-            f"{SCHEMA_VERSION}); upgrade calibrant"
+            f"was written by a newer calibrant (schema {quoted(version)}; this version reads {newest}); upgrade calibrant"
         )
-    keys = HEADER_KEYS | {"graph"} if version >= GRAPH_SINCE else HEADER_KEYS
-    expect(set(header) == keys, f"the header must have the keys {sorted(keys)}")
-    expect(type(header["library_version"]) is str, "the library version must be text")
     return header
 
 

@@ -22,13 +22,17 @@ other keys too, which may be integers of up to 64 bits, booleans and finite floa
 """
 
 import math
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from calibrant.binning import EqualMass, EqualWidth, FixedEdges
+from calibrant.errors import FileFormatError
 from calibrant.solvers import Solution, Status
 from calibrant.space import Space
 
@@ -49,6 +53,7 @@ __all__ = [
     "UnstorableError",
     "array_member",
     "is_key",
+    "naming",
     "quoted",
 ]
 
@@ -90,6 +95,15 @@ ENUMERATIONS: Final[dict[str, type[Status] | type[Space]]] = {"Status": Status, 
 
 class UnreadableError(ValueError):
     """A file cannot be read; the message continues a sentence that starts with the name of the file."""
+
+
+@contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Convert an :class:`UnreadableError` into the error that names the file."""
+    try:
+        yield
+    except UnreadableError as error:
+        raise FileFormatError(f"{os.fsdecode(path)} {error}.") from error
 
 
 @dataclass

@@ -19,8 +19,7 @@ import calibrant
 from calibrant.calibrator import Calibrator
 from calibrant.errors import CalibrationWarning, FileFormatError, NoGraphError, ParameterError
 from calibrant.graph.plain import graph_to_plain
-from calibrant.persistence.archive import write_archive
-from calibrant.persistence.npy import is_storable
+from calibrant.persistence.archive import is_storable, write_archive
 from calibrant.persistence.probe import Probe
 from calibrant.persistence.reading import read_calibrator
 from calibrant.persistence.replacing import replacing

@@ -1,4 +1,4 @@
-"""Save and load a classifier with its calibrators, without pickle, in a folder or in one file."""
+"""Save and load several calibrators together: those of several labels, and a classifier with its calibrators."""
 
 import io
 import json
@@ -7,6 +7,8 @@ import secrets
 import warnings
 import zipfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar
@@ -20,32 +22,189 @@ import calibrant
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators import MultilabelCalibration, MultioutputCalibration
 from calibrant.calibrators.combinators.calibrated_classifier.outputs import OutputPairs
-from calibrant.errors import CalibrationWarning, FileFormatError, MissingExtraError
-from calibrant.persistence.labels import labels_from, save_labels
-from calibrant.persistence.members import content_of, members_of
-from calibrant.persistence.reading import read_calibrator
+from calibrant.errors import CalibrationWarning, FileFormatError, MissingExtraError, ParameterError
+from calibrant.persistence.archive import EPOCH
+from calibrant.persistence.reading import checked_header, expect, read_calibrator
 from calibrant.persistence.replacing import replacing
-from calibrant.persistence.schema import ENUMERATIONS, RECORDS, UnreadableError, quoted
+from calibrant.persistence.schema import ENUMERATIONS, RECORDS, UnreadableError, naming, quoted
 from calibrant.persistence.writing import save
 from calibrant.registry import calibrator_classes
 
-__all__ = ["load_classifier", "save_classifier", "trusted_types"]
+__all__ = [
+    "load_classifier",
+    "load_labels",
+    "save_classifier",
+    "save_labels",
+    "trusted_types",
+]
 
-FORMAT = "calibrant classifier"
+Members = dict[str, Callable[[], bytes]]
+"""Name -> function that reads the member."""
+
+
+def members_of(path: Path) -> Members:
+    """Return the members of a folder or zip file."""
+    if path.is_dir():
+        return {file.name: file.read_bytes for file in path.iterdir() if file.is_file()}
+    return members_in(path.read_bytes())
+
+
+def members_in(content: bytes) -> Members:
+    """Return the members of a zip file from its bytes."""
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(content))
+    except zipfile.BadZipFile as error:
+        raise UnreadableError("is neither a folder nor a zip file that save wrote") from error
+    members: Members = {}
+    for info in archive.infolist():
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size > len(content):
+            raise UnreadableError(
+                f"contains {quoted(info.filename)} in compressed form, which is not allowed"
+            )
+        members[info.filename] = partial(archive.read, info)
+    return members
+
+
+def content_of(members: Members, name: str, what: str, largest: int | None = None) -> bytes:
+    """Return the bytes of one member of a saved ``what``."""
+    if name not in members:
+        raise UnreadableError(f"is not a saved {what}, or is damaged: {name} is missing")
+    try:
+        content = members[name]()
+    except (zipfile.BadZipFile, EOFError, ValueError) as error:
+        raise UnreadableError(f"is damaged: {name} cannot be read") from error
+    if largest is not None and len(content) > largest:
+        raise UnreadableError(f"is damaged: {name} has more than {largest} bytes")
+    return content
+
+
 SCHEMA_VERSION = 1
-HEADER = "classifier.json"
-WHAT = "classifier"
-HEADER_KEYS = {
-    "format",
-    "schema_version",
-    "library_version",
-    "parameters",
-    "classes",
-    "response",
-    "written_by",
-    "n_pairs",
-}
 MAX_HEADER_BYTES = 2**24
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A kind of bundle: what it is, the member with its header, and the format and the keys of that."""
+
+    what: str
+    member: str
+    file_format: str
+    keys: frozenset[str]
+
+    def header(self, **content: Any) -> str:
+        """Return the header as JSON."""
+        versions = {"schema_version": SCHEMA_VERSION, "library_version": calibrant.__version__}
+        return json.dumps(
+            {"format": self.file_format, **versions, **content}, ensure_ascii=False, allow_nan=False
+        )
+
+    def read_header(self, members: Members) -> dict[str, Any]:
+        """Return the header of a bundle after checking format, version and keys."""
+        text = content_of(members, self.member, self.what, MAX_HEADER_BYTES)
+        header = checked_header(text, self.member, f"saved {self.what}", self.file_format, SCHEMA_VERSION)
+        keys = {"format", "schema_version", "library_version", *self.keys}
+        expect(set(header) == keys, f"{self.member} has unexpected keys or values")
+        return header
+
+
+LABELS = Bundle(
+    "calibrator of several labels",
+    "labels.json",
+    "calibrant labels",
+    frozenset({"class", "parameters", "names", "strength", "n_calibrators"}),
+)
+CLASSIFIER = Bundle(
+    "classifier",
+    "classifier.json",
+    "calibrant classifier",
+    frozenset({"parameters", "classes", "response", "written_by", "n_pairs"}),
+)
+
+
+class OfLabels(Protocol):
+    """The part of a calibrator of several labels that is saved."""
+
+    calibrators_: list[Calibrator]
+    names_: list[str] | None
+
+    def __init__(self, **parameters: Any) -> None: ...
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+
+
+Some = TypeVar("Some", bound=OfLabels)
+
+
+def save_labels(owner: OfLabels, path: str | os.PathLike[str]) -> None:
+    """Write the fitted calibrators of all labels to a zip file; saving again gives the same bytes."""
+    check_is_fitted(owner, msg="this %(name)s is not fitted, so there is nothing to save; call fit first.")
+    parameters = owner.get_params(deep=False)
+    if isinstance(parameters["method"], Calibrator):
+        parameters["method"] = None  # every label has a fitted copy of it
+    content = {
+        "class": type(owner).__name__,
+        "parameters": parameters,
+        "names": owner.names_,
+        "strength": getattr(owner, "strength_", None),
+        "n_calibrators": len(owner.calibrators_),
+    }
+    with (
+        TemporaryDirectory() as folder,
+        replacing(path) as stream,
+        zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive,
+    ):
+        archive.writestr(zipfile.ZipInfo(LABELS.member, EPOCH), LABELS.header(**content))
+        file = Path(folder, "calibrator.npz")
+        for number, calibrator in enumerate(owner.calibrators_):
+            save(calibrator, file)
+            archive.writestr(zipfile.ZipInfo(_calibrator_file(number), EPOCH), file.read_bytes())
+
+
+def load_labels(cls: type[Some], path: str | os.PathLike[str]) -> Some:
+    """Return the fitted object that :func:`save_labels` wrote."""
+    with naming(path):
+        return labels_from(cls, Path(path).read_bytes())
+
+
+def labels_from(cls: type[Some], content: bytes) -> Some:
+    """Return the fitted object in the bytes of a file; raises :class:`UnreadableError` if there is none."""
+    members = members_in(content)
+    header = LABELS.read_header(members)
+    if header["class"] != cls.__name__:
+        raise UnreadableError(f"holds a {quoted(header['class'])}; use the method load of that class")
+    parameters, names, n_calibrators = header["parameters"], header["names"], header["n_calibrators"]
+    expect(
+        type(parameters) is dict
+        and all(value is None or type(value) in (bool, int, float, str) for value in parameters.values()),
+        "its parameters must be numbers and text",
+    )
+    expect(type(n_calibrators) is int and 1 <= n_calibrators < len(members), "its labels are not all there")
+    expect(
+        names is None
+        or (type(names) is list and len(names) == n_calibrators and all(type(name) is str for name in names)),
+        "its names must be one text per label",
+    )
+    strength = header["strength"]
+    expect(strength is None or type(strength) in (int, float), "its strength must be a number")
+    calibrators = [
+        read_calibrator(io.BytesIO(content_of(members, _calibrator_file(number), LABELS.what)))
+        for number in range(n_calibrators)
+    ]
+    if parameters.get("method") is None:
+        parameters["method"] = clone(calibrators[0])
+    try:
+        owner = cls(**parameters)
+    except (TypeError, ParameterError) as error:
+        raise UnreadableError(f"is damaged: {cls.__name__} refuses its parameters") from error
+    owner.calibrators_, owner.names_ = calibrators, names
+    if "strength" in parameters:
+        vars(owner).update(strength_=strength, strengths_=None, cv_losses_=None)
+    return owner
+
+
+def _calibrator_file(number: int) -> str:
+    return f"calibrator_{number}.npz"
+
 
 SKOPS, USER = "skops", "user"
 DEFAULTS = {"method": "auto", "cv": 5, "ensemble": True, "response": "auto", "n_jobs": None}
@@ -60,9 +219,7 @@ class Classifier(Protocol):
 
     def __init__(self, estimator: Any, **parameters: Any) -> None: ...
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters."""
-        ...
+    def get_params(self, deep: bool = True) -> dict[str, Any]: ...
 
 
 SomeClassifier = TypeVar("SomeClassifier", bound=Classifier)
@@ -79,16 +236,13 @@ def save_classifier(
     in_one_file = target.suffix == ".zip"
     if not in_one_file:
         _check_replaceable(target)
-    header = {
-        "format": FORMAT,
-        "schema_version": SCHEMA_VERSION,
-        "library_version": calibrant.__version__,
-        "parameters": _parameters(classifier),
-        "classes": _plain_classes_of(classifier),
-        "response": classifier.response_,
-        "written_by": SKOPS if write is None else USER,
-        "n_pairs": len(classifier.calibrated_pairs_),
-    }
+    header = CLASSIFIER.header(
+        parameters=_parameters(classifier),
+        classes=_plain_classes_of(classifier),
+        response=classifier.response_,
+        written_by=SKOPS if write is None else USER,
+        n_pairs=len(classifier.calibrated_pairs_),
+    )
     with TemporaryDirectory(dir=None if in_one_file else target.absolute().parent) as temporary:
         folder = Path(temporary, secrets.token_hex(8))
         folder.mkdir()
@@ -103,9 +257,7 @@ def save_classifier(
                     "write must store the estimator in the file whose path it is given, but there is none; "
                     "pass write(estimator, path)."
                 )
-        (folder / HEADER).write_text(
-            json.dumps(header, ensure_ascii=False, allow_nan=False), encoding="utf-8"
-        )
+        (folder / CLASSIFIER.member).write_text(header, encoding="utf-8")
         if in_one_file:
             with replacing(target) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
                 for file in sorted(folder.iterdir()):
@@ -123,17 +275,15 @@ def load_classifier(
     read: Callable[[Path], Any] | None,
 ) -> SomeClassifier:
     """Return a fitted CalibratedClassifier; see its method ``load``."""
-    try:
+    with naming(path):
         return _loaded(cls, Path(path), trusted, read)
-    except UnreadableError as error:
-        raise FileFormatError(f"{os.fsdecode(path)} {error}.") from error
 
 
 def _loaded(
     cls: type[SomeClassifier], path: Path, trusted: Sequence[str], read: Callable[[Path], Any] | None
 ) -> SomeClassifier:
     members = members_of(path)
-    header = _parsed_header(content_of(members, HEADER, WHAT, MAX_HEADER_BYTES))
+    header = _classifier_header(members)
     if (header["written_by"] == USER) != (read is not None):
         raise UnreadableError(
             "has estimators that were stored by a function of the user; pass its counterpart as read="
@@ -143,9 +293,9 @@ def _loaded(
     several = header["classes"].get("outputs")
     pairs: list[tuple[Any, Any]] = []
     for number in range(header["n_pairs"]):
-        content = content_of(members, _estimator_file(number), WHAT)
+        content = content_of(members, _estimator_file(number), CLASSIFIER.what)
         estimator = _read_by_skops(content, trusted) if read is None else _read_by_user(content, read)
-        stored = content_of(members, _calibrator_file(number), WHAT)
+        stored = content_of(members, _calibrator_file(number), CLASSIFIER.what)
         calibrator: Any = (
             read_calibrator(io.BytesIO(stored))
             if several is None
@@ -211,7 +361,11 @@ def _estimator_file(number: int) -> str:
 
 
 def _check_replaceable(target: Path) -> None:
-    if target.exists() and not (target / HEADER).is_file() and (not target.is_dir() or any(target.iterdir())):
+    if (
+        target.exists()
+        and not (target / CLASSIFIER.member).is_file()
+        and (not target.is_dir() or any(target.iterdir()))
+    ):
         raise FileFormatError(
             f"{target} exists already and is not a saved classifier; choose another folder, or a file that ends in .zip."
         )
@@ -290,35 +444,20 @@ def _read_by_user(content: bytes, read: Callable[[Path], Any]) -> Any:
         return read(path)
 
 
-def _parsed_header(content: bytes) -> dict[str, Any]:
-    try:
-        header = json.loads(content.decode())
-    except (ValueError, RecursionError) as error:
-        raise UnreadableError(f"is damaged: {HEADER} is not valid JSON") from error
-    if type(header) is not dict or header.get("format") != FORMAT:
-        raise UnreadableError("is not a saved classifier: its header names another format")
-    version = header.get("schema_version")
-    if type(version) is not int or version < 1:
-        raise UnreadableError(f"is damaged: the schema version {quoted(version)} is invalid")
-    if version > SCHEMA_VERSION:
-        raise UnreadableError(
-            f"was written by a newer calibrant (schema {quoted(version)}; this version reads {SCHEMA_VERSION}); "
-            "upgrade calibrant"
-        )
+def _classifier_header(members: Members) -> dict[str, Any]:
+    header = CLASSIFIER.read_header(members)
     parameters = header.get("parameters")
-    sound = (
-        set(header) == HEADER_KEYS
-        and type(parameters) is dict
+    expect(
+        type(parameters) is dict
         and set(parameters) == set(DEFAULTS)
         and all(value is None or type(value) in (bool, int, str) for value in parameters.values())
         and type(header["classes"]) is dict
         and header["response"] in ("predict_proba", "predict_log_proba", "decision_function")
         and header["written_by"] in (SKOPS, USER)
         and type(header["n_pairs"]) is int
-        and header["n_pairs"] >= 1
+        and header["n_pairs"] >= 1,
+        f"{CLASSIFIER.member} has unexpected keys or values",
     )
-    if not sound:
-        raise UnreadableError(f"is damaged: {HEADER} has unexpected keys or values")
     return header
 
 
