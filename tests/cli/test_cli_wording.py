@@ -111,7 +111,7 @@ def test_a_folder_that_takes_no_new_files_is_said_to_be_one(tmp_path):
 
 
 def test_formats_on_offer_are_those_that_can_be_written():
-    from calibrant.cli.definitions import FORMAT_NAMES
+    from calibrant.cli.options import FORMAT_NAMES
     from calibrant.cli.rendering import FORMATS
 
     assert set(FORMAT_NAMES) == set(FORMATS)

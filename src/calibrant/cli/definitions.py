@@ -1,240 +1,51 @@
 """Commands and their options: what the command line accepts, without importing what a command does."""
 
-from collections.abc import Callable
-from difflib import get_close_matches
-from functools import partial
-from glob import has_magic
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from calibrant.cli.confidence import confidence_options
+from calibrant.cli.options import (
+    PATH,
+    InOrder,
+    as_declared_option,
+    calibrator_option,
+    columns_option,
+    cv_option,
+    drop_missing_option,
+    engine_options,
+    engine_worker,
+    file_argument,
+    format_option,
+    format_options,
+    level_option,
+    method_option,
+    normalise_option,
+    output_option,
+    prediction_options,
+    space_option,
+    text_options,
+    together,
+    worker,
+)
 
 __all__ = [
-    "ARGUMENTS",
-    "AS_DECLARED",
-    "FORMAT_NAMES",
-    "PROJECT_FILE",
-    "SPACES",
-    "InOrder",
-    "SuggestingGroup",
     "apply",
-    "check_exists",
+    "bench",
     "compare",
+    "decisions",
     "demo",
-    "drop_missing_option",
     "evaluate",
     "export",
     "fit",
-    "format_options",
-    "is_stream",
-    "level_option",
     "methods",
-    "normalise_option",
-    "prediction_options",
-    "remember_declared",
+    "multilabel",
+    "multioutput",
     "report",
-    "text_options",
+    "subgroups",
     "verify",
-    "worker",
 ]
-
-SPACES = ("probabilities", "logits")
-
-
-STREAM = "-"
-"""Name of standard input and of standard output."""
-
-
-def is_stream(path: Path | None) -> bool:
-    """Return whether a path stands for standard input or standard output."""
-    return path is not None and str(path) == STREAM
-
-
-def check_exists(path: Path) -> None:
-    """Reject an input that is missing, unless it is standard input or a pattern of file names."""
-    if not path.exists() and not is_stream(path) and not has_magic(str(path)):
-        raise FileNotFoundError(2, "No such file", str(path))
-
-
-def worker(module: str, name: str, *inputs: Path | None) -> Callable[..., None]:
-    """Return the function of a command, imported on its first call; a missing input is an error before that.
-
-    >>> worker("methods", "methods").__module__
-    'calibrant.cli.commands.methods'
-    """
-    for path in inputs:
-        if path is not None:
-            check_exists(path)
-    function: Callable[..., None] = getattr(import_module(f"calibrant.cli.commands.{module}"), name)
-    return function
-
-
-def engine_worker(name: str, engine: str, address: str | None, *inputs: Path | None) -> Callable[..., None]:
-    """Return the function of a command for rows in files of this machine, or for a cluster with files of its own."""
-    if engine != "local":
-        return partial(worker("cluster", name), engine=engine, address=address)
-    if address is not None:
-        raise click.UsageError("--address is for --engine dask or --engine spark.")
-    return worker(name, name, *inputs)
-
-
-class SuggestingGroup(click.Group):
-    """Command group that suggests the nearest name for an unknown command."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return a command; reject an unknown one with the nearest name."""
-        name = args[0]
-        known = self.list_commands(ctx)
-        if name in known or name.startswith("-"):
-            return super().resolve_command(ctx, args)
-        near = get_close_matches(name.lower(), known, 1)
-        advice = f"did you mean {near[0]}?" if near else f"available: {', '.join(known)}."
-        raise click.UsageError(f"unknown command {name!r}; {advice}", ctx)
-
-
-AS_DECLARED = "calibrant.as_declared"
-"""Key in the context of a command for --as-declared."""
-
-ARGUMENTS = "calibrant.arguments"
-"""Key in the context of a command for its command line."""
-
-PROJECT_FILE = "calibrant.project_file"
-"""Key in the context of a command for the path of its project file."""
-
-FORMAT_NAMES = ("table", "json", "csv", "markdown", "latex")
-"""Output formats of :mod:`calibrant.cli.rendering`."""
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def normalise_option(command: Command) -> Command:
-    """Add the option for rounded probabilities."""
-    return click.option(
-        "--normalise",
-        is_flag=True,
-        help="Renormalise rows of probabilities whose sums are within 0.05 of one.",
-    )(command)
-
-
-drop_missing_option = click.option(
-    "--drop-missing", is_flag=True, help="Drop rows in which a value is missing."
-)
-
-text_options = (
-    click.option(
-        "--separator",
-        metavar="SIGN",
-        help="Field separator of a CSV file: ';', '|', tab [by extension].",
-    ),
-    click.option("--decimal", metavar="SIGN", help="Decimal sign of a CSV file: '.' or ',' [.]."),
-)
-"""Options for the separator and the decimal sign of CSV files."""
-
-
-def prediction_options(command: Command) -> Command:
-    """Add the file of predictions and the options for its columns, as in :class:`PredictionFile`."""
-    options = [
-        click.argument("file", type=click.Path(path_type=Path)),
-        click.option(
-            "--label",
-            metavar="COLUMN",
-            help="Column with the true class [inferred from names or values]; for an array, a file such as labels.npy.",
-        ),
-        click.option(
-            "--space",
-            type=click.Choice(SPACES),
-            help="Space of the scores [inferred from column names, or from rows that sum to one].",
-        ),
-        click.option(
-            "--as-declared",
-            is_flag=True,
-            expose_value=False,
-            callback=remember_declared,
-            help="Accept logits that look like probabilities.",
-        ),
-        click.option(
-            "--columns",
-            metavar="PATTERN",
-            help="Score columns: 'p_*', or names separated by commas [named after the classes].",
-        ),
-        click.option("--weight", metavar="COLUMN", help="Column with sample weights."),
-        click.option(
-            "--group", metavar="COLUMN", help="Column with groups of dependent rows, such as patients."
-        ),
-        click.option(
-            "--positive",
-            metavar="LABEL",
-            help="Class of a single score column [the last in sorted order].",
-        ),
-        normalise_option,
-        drop_missing_option,
-        *text_options,
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return confidence_options(command)
-
-
-def remember_declared(context: click.Context, _: click.Parameter, given: bool) -> None:
-    """Remember that logits are accepted whatever they look like."""
-    context.meta[AS_DECLARED] = given
-
-
-def engine_options(command: Command) -> Command:
-    """Add the options for the engine that reads the rows."""
-    command = click.option(
-        "--address",
-        metavar="URL",
-        help="Scheduler of Dask or master of Spark [workers on this machine].",
-    )(command)
-    return click.option(
-        "--engine",
-        type=click.Choice(["local", "dask", "spark"]),
-        default="local",
-        show_default=True,
-        help="Engine that reads the rows.",
-    )(command)
-
-
-def format_options(command: Command) -> Command:
-    """Add format and file of the result."""
-    command = click.option(
-        "-o",
-        "--output",
-        type=click.Path(path_type=Path),
-        callback=_printed_if_stream,
-        help="Write to a file instead of the terminal.",
-    )(command)
-    return click.option(
-        "--format",
-        "format_name",
-        type=click.Choice(FORMAT_NAMES),
-        default="table",
-        show_default=True,
-        help="Format of the result.",
-    )(command)
-
-
-def _printed_if_stream(_: click.Context, __: click.Parameter, given: Path | None) -> Path | None:
-    """Return no file for -, which is the terminal."""
-    return None if given is not None and str(given) == "-" else given
-
-
-def level_option(command: Command) -> Command:
-    """Add the confidence level of intervals."""
-    return click.option(
-        "--level",
-        type=click.FloatRange(0, 1, min_open=True, max_open=True),
-        default=0.95,
-        show_default=True,
-        help="Confidence level of intervals.",
-    )(command)
-
 
 DEFAULT_METRICS = "log_loss,brier_score,accuracy,confidence_ece,classwise_ece,debiased_ece,smooth_ece"
 
@@ -280,34 +91,12 @@ def evaluate(context: click.Context, /, engine: str, address: str | None, **opti
 
 @click.command()
 @prediction_options
+@method_option("auto", "A method from 'calibrant methods', or several joined by +.")
 @click.option(
-    "--method",
-    default="auto",
-    show_default=True,
-    help="A method from 'calibrant methods', or several joined by +.",
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Parameter of the method. Repeatable."
 )
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Parameter of the method. Repeatable.",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="Output file, such as calibrator.npz.",
-)
-@click.option(
-    "--format",
-    "format_name",
-    type=click.Choice(FORMAT_NAMES),
-    default="table",
-    show_default=True,
-    help="Format of the printed summary.",
-)
+@output_option("Output file, such as calibrator.npz.")
+@format_option("Format of the printed summary.")
 @engine_options
 def fit(engine: str, address: str | None, **options: Any) -> None:
     """Fit a calibrator to held-out predictions of the classifier, and save it."""
@@ -315,29 +104,16 @@ def fit(engine: str, address: str | None, **options: Any) -> None:
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--calibrator",
-    "calibrator_path",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="File saved by 'calibrant fit'.",
-)
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, help="Output file; may be FILE itself."
-)
-@click.option("--columns", metavar="PATTERN", help="Score columns [named as in the fit].")
-@click.option(
-    "--space",
-    type=click.Choice(SPACES),
-    help="Space of the scores [as in the fit].",
-)
+@file_argument
+@calibrator_option("fit")
+@output_option("Output file; may be FILE itself.")
+@columns_option("Score columns [named as in the fit].")
+@space_option("Space of the scores [as in the fit].")
 @normalise_option
 @click.option("--append", is_flag=True, help="Add columns instead of replacing the scores.")
 @click.option("--prefix", default="calibrated_", show_default=True, help="Prefix of added columns.")
 @drop_missing_option
-@text_options[0]
-@text_options[1]
+@text_options
 @engine_options
 def apply(engine: str, address: str | None, **options: Any) -> None:
     """Replace the scores of a file by calibrated probabilities.
@@ -349,19 +125,9 @@ def apply(engine: str, address: str | None, **options: Any) -> None:
 
 
 @click.command()
-@click.argument("calibrator", type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="Output file; its extension determines the format: .onnx, .pt2, .sql or .json.",
-)
-@click.option(
-    "--space",
-    type=click.Choice(SPACES),
-    help="Space of the scores that the file takes [as in the fit].",
-)
+@click.argument("calibrator", type=PATH)
+@output_option("Output file; its extension determines the format: .onnx, .pt2, .sql or .json.")
+@space_option("Space of the scores that the file takes [as in the fit].")
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "float64"]),
@@ -390,23 +156,18 @@ def export(**options: Any) -> None:
     CALIBRATOR is a file saved by 'calibrant fit'. If the runtime of the export is
     installed, its output on test rows is compared with the calibrator.
     """
-    worker("exports", "export", options["calibrator"])(**options)
+    worker("apply", "export", options["calibrator"])(**options)
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--against",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="Calibrator saved by 'calibrant fit'.",
-)
+@file_argument
+@click.option("--against", type=PATH, required=True, help="Calibrator saved by 'calibrant fit'.")
 def verify(**options: Any) -> None:
     """Compare an exported file with the calibrator on test rows.
 
     Ends with exit code 1 if probabilities or predicted classes differ.
     """
-    worker("exports", "verify", options["file"], options["against"])(**options)
+    worker("apply", "verify", options["file"], options["against"])(**options)
 
 
 DEFAULT_METHODS = "temperature,vector,isotonic,beta,shared-map,auto"
@@ -421,13 +182,8 @@ DEFAULT_METHODS = "temperature,vector,isotonic,beta,shared-map,auto"
     metavar="NAMES",
     help="Methods, separated by commas.",
 )
-@click.option("--cv", type=click.IntRange(2), default=5, show_default=True, help="Number of folds.")
-@click.option(
-    "--test",
-    "test_file",
-    type=click.Path(path_type=Path),
-    help="File with a test set, instead of cross-validation.",
-)
+@cv_option
+@click.option("--test", "test_file", type=PATH, help="File with a test set, instead of cross-validation.")
 @click.option(
     "--test-label",
     metavar="COLUMN",
@@ -447,27 +203,17 @@ def compare(**options: Any) -> None:
 
 @click.command()
 @prediction_options
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Output file [FILE-report.html next to the input].",
-)
+@click.option("-o", "--output", type=PATH, help="Output file [FILE-report.html next to the input].")
 @click.option(
     "--format",
     "format_name",
     type=click.Choice(["html", "json", "markdown"]),
     help="Format of the report [from the file extension].",
 )
-@click.option(
-    "--baseline",
-    type=click.Path(path_type=Path),
-    metavar="REPORT",
-    help="Earlier report in JSON to compare with.",
-)
+@click.option("--baseline", type=PATH, metavar="REPORT", help="Earlier report in JSON to compare with.")
 @click.option("--open", "is_opened", is_flag=True, help="Open the report in the browser.")
 @click.option("--methods", metavar="NAMES", help="Methods to try, separated by commas [a default set].")
-@click.option("--cv", type=click.IntRange(2), default=5, show_default=True, help="Number of folds.")
+@cv_option
 @level_option
 @click.option("--title", help="Title of the page [the name of the file].")
 @click.option("--by", metavar="NAMES", help="Side columns for a section on subgroups, separated by commas.")
@@ -487,14 +233,6 @@ def report(engine: str, address: str | None, **options: Any) -> None:
             if options.pop(name) is not None:
                 raise click.UsageError(f"--{name} is for --engine local.")
     engine_worker("report", engine, address, options["file"])(**options)
-
-
-class InOrder(SuggestingGroup):
-    """Group that lists commands in the order of use."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Return the names in the order of definition."""
-        return list(self.commands)
 
 
 @click.command()
@@ -518,3 +256,294 @@ def methods(**options: Any) -> None:
 def demo(**options: Any) -> None:
     """Train three classifiers on handwritten digits and calibrate them with every method."""
     import_module("calibrant.demo").main(["--output", str(options["output"])])
+
+
+# Subgroups and decisions
+
+
+@click.command()
+@prediction_options
+@click.option("--by", required=True, metavar="NAMES", help="Side columns, separated by commas.")
+@click.option(
+    "--depth",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Largest number of side columns that are combined.",
+)
+@click.option(
+    "--quantiles",
+    type=click.IntRange(2),
+    default=4,
+    show_default=True,
+    help="Number of quantile bins of a numeric column.",
+)
+@click.option(
+    "--min-rows",
+    type=click.IntRange(1),
+    default=30,
+    show_default=True,
+    help="Smallest number of rows of a segment.",
+)
+@click.option(
+    "--kind",
+    type=click.Choice(["auto", "confidence", "positive"]),
+    default="auto",
+    show_default=True,
+    help="Event: the predicted class is correct, or the second of two classes occurs.",
+)
+@click.option("--all", "show_all", is_flag=True, help="Print all segments, not only the first 20.")
+@level_option
+@format_options
+def subgroups(**options: Any) -> None:
+    """Test calibration in subgroups of side columns, such as site, sex or age.
+
+    P-values and intervals are adjusted for the search over all segments.
+    """
+    worker("questions", "subgroups", options["file"])(**options)
+
+
+@click.command()
+@prediction_options
+@click.option(
+    "--costs", required=True, metavar="MATRIX", help="A row per decision, a column per class: '0,9;1,0'."
+)
+@click.option("--calibrator", type=PATH, help="Calibrator to compare with, fitted to other rows.")
+@level_option
+@format_options
+def decisions(**options: Any) -> None:
+    """Compute the cost of decisions under a cost matrix, and net benefit.
+
+    Net benefit is for two classes. With a calibrator, the gain from calibration
+    is printed per 1,000 rows.
+    """
+    worker("questions", "decisions", options["file"], options["calibrator"])(**options)
+
+
+# Several labels per row
+
+output_report_option = output_option("Output file: .html, .md or .json.")
+
+
+@click.group(cls=InOrder)
+def multilabel() -> None:
+    """Calibrate several labels that do not exclude each other.
+
+    Files have a score column and an outcome column (1 or 0) per label.
+    """
+
+
+_score_options = together(
+    file_argument,
+    columns_option("Score columns: 'p_*', or names by commas.", required=True),
+    space_option("Probabilities, or log-odds of each label.", required=True),
+)
+_outcome_options = together(
+    _score_options,
+    click.option(
+        "--labels",
+        required=True,
+        metavar="PATTERN",
+        help="Outcome columns, in the order of the scores: 'y_*'.",
+    ),
+    click.option("--missing", metavar="VALUE", help="Value of an unknown outcome, such as ? or -1."),
+    method_option("shared", "'shared', or a method that is fitted to each label."),
+)
+
+
+@multilabel.command(name="evaluate")
+@_outcome_options
+@cv_option
+@format_options
+def evaluate_labels(**options: Any) -> None:
+    """Measure labels before and after calibration, by cross-validation."""
+    worker("labels", "evaluate_labels", options["file"])(**options)
+
+
+@multilabel.command(name="fit")
+@_outcome_options
+@output_option("Output file, such as labels.npz.")
+def fit_labels(**options: Any) -> None:
+    """Fit the calibrators of all labels, and save them."""
+    worker("labels", "fit_labels", options["file"])(**options)
+
+
+@multilabel.command(name="apply")
+@_score_options
+@calibrator_option("multilabel fit")
+@output_option("Output file.")
+def apply_labels(**options: Any) -> None:
+    """Replace the scores of all labels by calibrated probabilities."""
+    worker("labels", "apply_labels", options["file"], options["calibrator_path"])(**options)
+
+
+@multilabel.command(name="report")
+@_outcome_options
+@cv_option
+@output_report_option
+def report_labels(**options: Any) -> None:
+    """Write a report on all labels, before and after calibration."""
+    worker("labels", "report_labels", options["file"])(**options)
+
+
+@click.group(cls=InOrder)
+def multioutput() -> None:
+    """Calibrate several class labels per row, such as colour and size.
+
+    Files have a column per label, and score columns named after label and class,
+    such as p_colour_red.
+    """
+
+
+_output_options = together(
+    file_argument,
+    columns_option(
+        "Score columns: 'p_{label}_*', or one pattern per label, separated by ';' [named after the labels]."
+    ),
+    normalise_option,
+    text_options,
+)
+_labelled_options = together(
+    _output_options,
+    click.option("--labels", required=True, metavar="NAMES", help="Label columns: colour,size."),
+    space_option("Space of the scores.", required=True),
+    as_declared_option,
+    click.option("--missing", metavar="VALUE", help="Value of an unknown label, such as ?."),
+    method_option("auto", "Method that is fitted to each label."),
+)
+
+
+@multioutput.command(name="evaluate")
+@_labelled_options
+@cv_option
+@format_options
+def evaluate_outputs(**options: Any) -> None:
+    """Cross-validate a method for all labels."""
+    worker("labels", "evaluate_outputs", options["file"])(**options)
+
+
+@multioutput.command(name="fit")
+@_labelled_options
+@output_option("Output file, such as labels.npz.")
+def fit_outputs(**options: Any) -> None:
+    """Fit the calibrators of all labels, and save them."""
+    worker("labels", "fit_outputs", options["file"])(**options)
+
+
+@multioutput.command(name="apply")
+@_output_options
+@drop_missing_option
+@space_option("Space of the scores [as in the fit].")
+@calibrator_option("multioutput fit")
+@output_option("Output file.")
+def apply_outputs(**options: Any) -> None:
+    """Replace the scores of all labels by calibrated probabilities."""
+    worker("labels", "apply_outputs", options["file"], options["calibrator_path"])(**options)
+
+
+@multioutput.command(name="report")
+@_labelled_options
+@cv_option
+@output_report_option
+def report_outputs(**options: Any) -> None:
+    """Write a report on all labels, before and after calibration."""
+    worker("labels", "report_outputs", options["file"])(**options)
+
+
+# Studies
+
+_study_options = together(
+    click.argument("recipe", type=PATH),
+    click.option("--form", metavar="NAME", help="Form of the recipe, such as a small one [complete]."),
+    click.option(
+        "--data", type=PATH, metavar="FOLDER", help="Data folder [CALIBRANT_DATA, or next to the recipe]."
+    ),
+    click.option("--store", type=PATH, metavar="FILE", help="File of all results [named after the recipe]."),
+)
+_jobs_option = click.option(
+    "--jobs", type=click.IntRange(-1), default=1, show_default=True, help="Processes; -1 for all processors."
+)
+_folder_option = click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Folder for the report [named after the recipe].",
+)
+
+
+@click.group(cls=InOrder)
+def bench() -> None:
+    """Run a study from a recipe, and compare it with a paper.
+
+    A recipe is a folder with a file recipe.toml, which lists data sets,
+    classifiers, calibrators, splits and metrics, and the tables and figures
+    of the report.
+    """
+
+
+@bench.command(name="run")
+@_study_options
+@_jobs_option
+@click.option(
+    "--backend",
+    type=click.Choice(["loky", "dask", "threading"]),
+    default="loky",
+    show_default=True,
+    help="Backend of joblib.",
+)
+@click.option("--scheduler", metavar="ADDRESS", help="Address of the Dask scheduler.")
+@click.option("--retry-failed", is_flag=True, help="Run units again that failed or were too slow.")
+@_folder_option
+@click.pass_context
+def run_study(context: click.Context, /, **options: Any) -> None:
+    """Run all missing units, and write the report.
+
+    This runs the Python files of the recipe, so run only recipes that you
+    trust; all other commands read them as text.
+
+    Results are saved as soon as they are available. To resume a run that was
+    stopped or killed, give the same command again.
+    """
+    worker("bench", "run")(context, **options)
+
+
+@bench.command(name="status")
+@_study_options
+@_jobs_option
+@format_options
+def study_status(**options: Any) -> None:
+    """Show finished units, remaining time and failures."""
+    worker("bench", "status")(**options)
+
+
+@bench.command(name="report")
+@_study_options
+@_folder_option
+def study_report(**options: Any) -> None:
+    """Write tables, figures and pages from the available results."""
+    worker("bench", "report")(**options)
+
+
+@bench.command(name="forget")
+@_study_options
+@click.option("--failed", is_flag=True, help="Units that failed or were too slow.")
+@click.option(
+    "--where", "texts", multiple=True, metavar="LABEL=VALUE", help="Units with this label, such as data=iris."
+)
+@click.option("--old", is_flag=True, help="Results that are no longer in the recipe.")
+@click.option("--dry-run", is_flag=True, help="Only print how many results would be removed.")
+def forget_results(**options: Any) -> None:
+    """Remove results from the store, so that they are run again.
+
+    --failed and --where together select units that match both.
+    """
+    worker("bench", "forget")(**options)
+
+
+@bench.command(name="list")
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False), default=".")
+@format_options
+def list_recipes(**options: Any) -> None:
+    """List the recipes in a folder."""
+    worker("bench", "list_recipes")(**options)

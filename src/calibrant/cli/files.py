@@ -1,37 +1,51 @@
-"""Files of a command: predictions to read, and outputs that are checked before any computation."""
+"""Files of a command: predictions and side columns to read, their space, and outputs checked before any computation."""
 
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
+import numpy as np
 from click.core import ParameterSource
+from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array
+from calibrant.calibrator import Calibrator
 from calibrant.cli.console import named, note
-from calibrant.cli.definitions import PROJECT_FILE, SPACES, is_stream
+from calibrant.cli.options import AS_DECLARED, CORRECTNESS, PROJECT_FILE, SPACES, is_stream
 from calibrant.cli.progress import Progress
-from calibrant.errors import ParameterError
+from calibrant.errors import ParameterError, PredictionError
+from calibrant.predictions import Predictions
 from calibrant.presentation import listed as listed_options
-from calibrant.space import Space
+from calibrant.space import Space, log_odds_look_like_probabilities, look_like_probabilities
 from calibrant.tables.columns import ScoreColumns, listed
 from calibrant.tables.file_set import open_source
 from calibrant.tables.formats import ending_of_content
 from calibrant.tables.formats.csv import Dialect
-from calibrant.tables.prediction_file import PredictionFile
-from calibrant.tables.roles import Roles, find_roles
+from calibrant.tables.prediction_file import PredictionFile, Table
+from calibrant.tables.roles import Roles, find_roles, space_in_name
+from calibrant.tables.side_columns import chosen_columns
 from calibrant.tables.source import Source
 
 __all__ = [
+    "by_correctness",
+    "check_declared",
+    "check_meaning",
     "check_writable",
+    "correctness_names",
+    "cost_matrix",
+    "noting_probabilities",
     "opened",
     "opened_source",
     "output_file",
     "shown_name",
+    "side_columns_of",
 ]
 
 STANDARD_INPUT = "standard input"
@@ -163,3 +177,94 @@ def _are_same(one: Path, other: Path) -> bool:
         return os.path.samefile(one, other)
     except OSError:  # one does not exist
         return os.path.realpath(one) == os.path.realpath(other)
+
+
+def check_declared(path: Path, predictions: Predictions) -> None:
+    """Reject scores declared as logits that look like probabilities, unless the user insists."""
+    context = click.get_current_context(silent=True)
+    if predictions.space is not Space.LOGITS or (context is not None and context.meta.get(AS_DECLARED)):
+        return
+    if look_like_probabilities(predictions.scores):
+        raise PredictionError(
+            f"{path}: these look like probabilities, all between 0 and 1 with rows that sum to 1; say --space probabilities, "
+            "or add --as-declared if they are logits."
+        )
+    if log_odds_look_like_probabilities(predictions.scores):
+        note("all log-odds are between 0 and 1, like probabilities; say --space probabilities if they are.")
+
+
+def check_meaning(path: Path, calibrator: Calibrator, columns: ScoreColumns, space: str | None) -> None:
+    """Reject columns, or an array, whose names indicate another space than that of the fit."""
+    if space is not None:
+        return  # the user has declared it
+    expected = Space(calibrator.space_)
+    other = Space.PROBABILITIES if expected is Space.LOGITS else Space.LOGITS
+    for name in columns.names:
+        if space_in_name(name) is other:
+            raise PredictionError(
+                f"{path}: the name {name!r} suggests {other.value}, but the calibrator was fitted to {expected.value}; say "
+                f"--space {other.value} or --space {expected.value}."
+            )
+
+
+def noting_probabilities(calibrator: Calibrator) -> Callable[[Predictions], NDArray[np.floating]]:
+    """Return the function that calibrates rows; it prints a note if logits look like probabilities."""
+    is_first = calibrator.space_ == Space.LOGITS.value
+
+    def calibrated(predictions: Predictions) -> NDArray[np.floating]:
+        nonlocal is_first
+        if is_first and look_like_probabilities(predictions.scores):
+            note(
+                "these look like probabilities, but the calibrator was fitted to logits; say --space probabilities if "
+                "they are."
+            )
+        is_first = False
+        return np.asarray(calibrator.predict_proba(predictions))
+
+    return calibrated
+
+
+OUTCOMES = ("wrong", "correct")
+
+
+def side_columns_of(predictions: PredictionFile, names: str | None) -> dict[str, Any] | None:
+    """Return the side columns of a file by their names, separated by commas."""
+    if names is None:
+        return None
+    return predictions.side_columns(chosen_columns(predictions.path, names))
+
+
+def cost_matrix(text: str | None) -> Float64Array | None:
+    """Return a matrix from rows separated by semicolons.
+
+    >>> cost_matrix("0,9;1,0")
+    array([[0., 9.], [1., 0.]])
+    """
+    if text is None:
+        return None
+    try:
+        rows = [[float(number) for number in row.split(",")] for row in text.split(";")]
+        return np.array(rows, dtype=np.float64)
+    except ValueError as error:
+        raise ParameterError(
+            f"--costs must be numbers such as '0,9;1,0', a row per decision and a column per class, not {text!r}."
+        ) from error
+
+
+def correctness_names() -> tuple[str, str] | None:
+    """Return the names of the two classes if the command line has --correct."""
+    context = click.get_current_context(silent=True)
+    return OUTCOMES if context is not None and context.meta.get(CORRECTNESS) else None
+
+
+def by_correctness(table: Table) -> Table:
+    """Return the rows with the classes "wrong" and "correct", if the command line named them by --correct."""
+    found, classes = correctness_names(), table.predictions.classes
+    if found is None or classes is None or len(classes) != 2:
+        return table
+    is_correct = table.labels.astype(str) == str(classes[1])
+    names = np.array(found)
+    predictions = Predictions(
+        table.predictions.scores, table.predictions.space, names, table.predictions.declared_floor
+    )
+    return replace(table, predictions=predictions, labels=names[is_correct.astype(np.intp)])

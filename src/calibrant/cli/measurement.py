@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.cli.choices import Metric, name_of
+from calibrant.cli.files import check_declared
 from calibrant.cli.progress import Progress
-from calibrant.cli.rendering import number_text
-from calibrant.cli.score_space import check_declared
+from calibrant.cli.rendering import interval_text, number_text
 from calibrant.errors import CalibrationWarning, ParameterError, PredictionError, WeightError
 from calibrant.hypothesis_tests import (
     ClasswiseTests,
@@ -59,22 +59,7 @@ LONGEST_TEST = (
 
 @dataclass(frozen=True)
 class Measurement:
-    """A metric of all rows.
-
-    Attributes
-    ----------
-    metric : str
-        Its name.
-    value, low, high : float
-        The number and its interval.
-    noise : float or None
-        Expected value for labels drawn from the predicted probabilities, if it is not zero.
-    p_value : float or None
-        P-value of calibration, by simulation.
-    definition, method : str
-        The metric with all its options, and the kind of interval.
-    n_rows : int
-    """
+    """A metric of all rows, with its interval and the expected value under calibration if noise makes it positive."""
 
     metric: str
     value: float
@@ -88,7 +73,7 @@ class Measurement:
 
     def row(self) -> tuple[str, ...]:
         """Return the cells of a table."""
-        return self.metric, number_text(self.value), _interval(self.low, self.high), number_text(self.noise)
+        return self.metric, number_text(self.value), interval_text(vars(self)), number_text(self.noise)
 
     def record(self) -> dict[str, Any]:
         """Return all numbers by name."""
@@ -136,7 +121,7 @@ class TestRow:
         return (
             self.name,
             number_text(self.value),
-            _interval(self.low, self.high),
+            interval_text(vars(self)),
             p_value(self.p_value, level=TEST_LEVEL),
         )
 
@@ -148,12 +133,6 @@ class TestRow:
 def rooted(value: float) -> float:
     """Return the root of an estimated square, which noise can make negative."""
     return nan if value != value else sqrt(max(value, 0.0))
-
-
-def _interval(low: float | None, high: float | None) -> str:
-    if low is None or high is None or low != low:
-        return ""
-    return f"{number_text(low)} to {number_text(high)}"
 
 
 Tell = Callable[[float, float, str], object]

@@ -14,8 +14,8 @@ import click
 
 import calibrant as package
 from calibrant.cli.console import StreamError, flush, notes_of_warnings, printed, silence, tell
-from calibrant.cli.definitions import ARGUMENTS, PROJECT_FILE, SuggestingGroup
 from calibrant.cli.exit_codes import FULL, ExitCode, explained
+from calibrant.cli.options import ARGUMENTS, PROJECT_FILE, SuggestingGroup
 from calibrant.cli.project import project_of
 
 __all__ = ["Program", "calibrant"]
@@ -39,15 +39,6 @@ COMMANDS = {
     "demo": "Calibrate three classifiers with every method.",
 }
 """Commands with their short help; each is loaded on first use."""
-
-HOMES = {
-    "subgroups": "question_definitions",
-    "decisions": "question_definitions",
-    "multilabel": "question_definitions",
-    "multioutput": "question_definitions",
-    "bench": "study_definitions",
-}
-"""Modules that define these commands; all others are in ``definitions``."""
 
 
 class Program(SuggestingGroup):
@@ -123,8 +114,7 @@ class Program(SuggestingGroup):
         """Load one command."""
         if cmd_name not in COMMANDS:
             return None
-        home = import_module(f"calibrant.cli.{HOMES.get(cmd_name, 'definitions')}")
-        command: click.Command = getattr(home, cmd_name)
+        command: click.Command = getattr(import_module("calibrant.cli.definitions"), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

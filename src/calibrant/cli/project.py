@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from calibrant.cli.definitions import SPACES
+from calibrant.cli.options import SPACES
 from calibrant.errors import FileFormatError
 
 __all__ = ["Project", "project_of"]

@@ -8,11 +8,11 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rich import box
 from rich.console import Console
@@ -26,7 +26,7 @@ from calibrant.presentation import Table as PresentedTable
 from calibrant.presentation.text import CONTROL, in_one_line
 from calibrant.remedies import for_command_line
 
-__all__ = ["FORMATS", "Result", "Section", "deliver", "number_text"]
+__all__ = ["FORMATS", "Result", "Section", "deliver", "interval_header", "interval_text", "number_text"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,22 @@ class Section:
     rows: Sequence[tuple[str, ...]]
     records: Sequence[dict[str, Any]]
     text_columns: tuple[int, ...] = (0,)
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        columns: Mapping[str, str | Callable[[Any], str]],
+        records: Sequence[dict[str, Any]],
+        text_columns: tuple[int, ...] = (0,),
+        shown: int | None = None,
+    ) -> Self:
+        """Return a table of records; each column shows an entry or a function of a record, in the first ``shown`` rows."""
+        rows = [
+            tuple(_cell(record[of]) if isinstance(of, str) else of(record) for of in columns.values())
+            for record in records[:shown]
+        ]
+        return cls(name, tuple(columns), rows, records, text_columns)
 
 
 @dataclass(frozen=True)
@@ -227,6 +243,25 @@ FORMATS: dict[str, Callable[[Result], str]] = {
     "markdown": _as_markdown,
     "latex": _as_latex,
 }
+
+
+def interval_header(level: float) -> str:
+    """Return the header of a column of intervals.
+
+    >>> interval_header(0.95)
+    '95 % interval'
+    """
+    return f"{100 * level:g} % interval"
+
+
+def interval_text(record: dict[str, Any]) -> str:
+    """Return the interval of a record for a table; empty if it has none."""
+    low, high = number_text(record["low"]), number_text(record["high"])
+    return f"{low} to {high}" if low and high else ""
+
+
+def _cell(value: Any) -> str:
+    return number_text(value) if value is None or isinstance(value, float) else str(value)
 
 
 def number_text(value: float | None, digits: int = 4) -> str:

@@ -1,15 +1,24 @@
-"""``calibrant apply``: write calibrated probabilities to a file."""
+"""``calibrant apply``, ``export`` and ``verify``: what is done with a saved calibrator."""
 
 from pathlib import Path
 
 from calibrant import load
 from calibrant.calibrator import Calibrator
 from calibrant.cli.console import print_notes, tell
-from calibrant.cli.definitions import is_stream
-from calibrant.cli.files import check_writable, opened_source, output_file, shown_name
+from calibrant.cli.files import (
+    check_meaning,
+    check_writable,
+    noting_probabilities,
+    opened_source,
+    output_file,
+    shown_name,
+)
+from calibrant.cli.options import is_stream
 from calibrant.cli.progress import Progress
-from calibrant.cli.score_space import check_meaning, noting_probabilities
 from calibrant.errors import PredictionError
+from calibrant.export import export as exported
+from calibrant.export import verify as compared
+from calibrant.export.backend import backend_for
 from calibrant.presentation.sentences import counted
 from calibrant.remedies import CHOOSE_COLUMNS
 from calibrant.space import Space
@@ -28,7 +37,7 @@ from calibrant.tables.rewriting import check_output, rewrite
 from calibrant.tables.score_checks import ScoreParser
 from calibrant.tables.source import LABEL_NAMES, Source
 
-__all__ = ["apply", "in_order"]
+__all__ = ["apply", "export", "in_order", "verify"]
 
 
 def apply(
@@ -177,3 +186,32 @@ def _only_one(source: Source, expected: list[str], space: Space) -> ScoreColumns
     if len(found.classes) != 1 or labels_in(found.names[0], [expected[0]]):  # it is for the other class
         return None
     return found
+
+
+def export(
+    calibrator: Path,
+    output: Path,
+    space: str | None,
+    dtype: str | None,
+    columns: tuple[str, ...],
+    dialect: str | None,
+    table: tuple[str, ...],
+    keep: tuple[str, ...],
+) -> None:
+    """Write a saved calibrator to a file that another system runs."""
+    check_writable(output, calibrator)
+    backend = backend_for(output)
+    given = {"dialect": dialect, "table": table, "keep": keep}
+    options = {name: value for name, value in given.items() if value}
+    parity = exported(load(calibrator), output, dtype=dtype, space=space, columns=columns or None, **options)
+    if parity is None:
+        need = f"; to check it, install calibrant[{backend.extra}]" if backend.extra else ""
+        tell(f"Wrote {output} ({backend.name}), not checked{need}.")
+    else:
+        tell(f"Wrote {output} ({backend.name}); {parity}.")
+
+
+def verify(file: Path, against: Path) -> None:
+    """Compare an exported file with its calibrator."""
+    parity = compared(file, load(against))
+    tell(f"{file} ({parity.backend}) computes what {against} does; {parity}.")

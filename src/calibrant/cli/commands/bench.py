@@ -167,19 +167,22 @@ def list_recipes(folder: Path, format_name: str, output: Path | None) -> None:
     paths |= {
         name: path / FILE_NAME for name, path in shipped.items() if (path / FILE_NAME).resolve() not in known
     }
-    rows, records, notes = [], [], []
+    records, notes = [], []
     for name, path in paths.items():
         try:
             recipe = read_recipe(path)
         except StudyError as error:
             notes.append(f"{path} cannot be used: {error}")
             continue
-        rows.append((path.parent.name, ", ".join(recipe.forms), recipe.title))
         records.append({"recipe": name, "title": recipe.title, "forms": list(recipe.forms)})
-    section = Section("recipes", ("recipe", "forms", "title"), rows, records, text_columns=(0, 1, 2))
-    heading = counted(len(rows), "recipe")
+    columns: dict[str, Any] = {
+        "recipe": lambda record: Path(record["recipe"]).name,
+        "forms": lambda record: ", ".join(record["forms"]),
+        "title": "title",
+    }
+    sections = (Section.of("recipes", columns, records, (0, 1, 2)),) if records else ()
     deliver(
-        Result(heading, (section,) if rows else (), tuple(notes), {"folder": str(folder)}),
+        Result(counted(len(records), "recipe"), sections, tuple(notes), {"folder": str(folder)}),
         format_name,
         output,
     )

@@ -24,9 +24,9 @@ from calibrant.cli.commands.evaluate import (
 from calibrant.cli.commands.fit import fitted_map
 from calibrant.cli.commands.report import chosen_output, earlier_report, names_of, written
 from calibrant.cli.console import tell
-from calibrant.cli.definitions import check_exists
 from calibrant.cli.files import check_writable
 from calibrant.cli.measurement import Measurement, TestRow, tested_sums
+from calibrant.cli.options import check_exists
 from calibrant.cli.rendering import Result, deliver
 from calibrant.distributed.evaluation import intervals_of, metrics_by_name, tests_of
 from calibrant.distributed.opening import EngineName, source_of

@@ -7,11 +7,10 @@ import click
 
 from calibrant.cli.choices import make_calibrator
 from calibrant.cli.console import print_notes
-from calibrant.cli.definitions import is_stream
-from calibrant.cli.files import check_writable, opened, opened_source, shown_name
+from calibrant.cli.files import check_declared, check_writable, opened, opened_source, shown_name
+from calibrant.cli.options import is_stream
 from calibrant.cli.progress import Progress
-from calibrant.cli.rendering import Result, Section, deliver, number_text
-from calibrant.cli.score_space import check_declared
+from calibrant.cli.rendering import Result, Section, deliver, interval_header, number_text
 from calibrant.comparison import Comparison, MethodResult
 from calibrant.comparison import compare as compared
 from calibrant.errors import LabelError
@@ -113,7 +112,7 @@ def _result(comparison: Comparison, file: Path) -> Result:
             "method",
             "log-loss",
             "difference",
-            f"{100 * comparison.level:g} % interval",
+            interval_header(comparison.level),
             "Brier",
             "changed",
         ),

@@ -9,7 +9,7 @@ import click
 from calibrant.cli.choices import chosen_metrics
 from calibrant.cli.console import print_notes, tell
 from calibrant.cli.exit_codes import ExitCode
-from calibrant.cli.files import check_writable, opened, shown_name
+from calibrant.cli.files import check_declared, check_writable, opened, shown_name
 from calibrant.cli.measurement import (
     TEST_LEVEL,
     Measurement,
@@ -20,8 +20,7 @@ from calibrant.cli.measurement import (
     tested_sums,
 )
 from calibrant.cli.progress import Progress
-from calibrant.cli.rendering import Result, Section, deliver, number_text
-from calibrant.cli.score_space import check_declared
+from calibrant.cli.rendering import Result, Section, deliver, interval_header, number_text
 from calibrant.metrics.declaration import traits_of
 from calibrant.presentation.sentences import counted
 from calibrant.tables.columns import listed
@@ -150,7 +149,7 @@ WITHHELD = "no interval, since"
 
 def sections_of(measurements: list[Measurement], tests: list[TestRow], level: float) -> tuple[Section, ...]:
     """Return the tables of metrics and tests, those that have rows."""
-    percent = f"{100 * level:g} % interval"
+    percent = interval_header(level)
     sections = []
     if measurements:
         n_shown = 4 if any(one.noise is not None for one in measurements) else 3

@@ -15,13 +15,18 @@ from numpy.typing import NDArray
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators import Chain
 from calibrant.cli.choices import Metric, make_calibrator, name_of
-from calibrant.cli.commands.questions_input import correctness_names
 from calibrant.cli.console import print_notes
-from calibrant.cli.definitions import is_stream
-from calibrant.cli.files import check_writable, opened, output_file, shown_name
+from calibrant.cli.files import (
+    check_declared,
+    check_writable,
+    correctness_names,
+    opened,
+    output_file,
+    shown_name,
+)
+from calibrant.cli.options import is_stream
 from calibrant.cli.progress import Progress, messages_in
-from calibrant.cli.rendering import Result, Section, deliver, number_text
-from calibrant.cli.score_space import check_declared
+from calibrant.cli.rendering import Result, Section, deliver
 from calibrant.distributed.fitting import fit_counts, fits_counts
 from calibrant.errors import NoGraphError, WeightError
 from calibrant.graph.description import described
@@ -160,10 +165,10 @@ def _remember_columns(calibrator: Calibrator, predictions: PredictionFile) -> No
 
 
 def _result(file: Path, method: str, calibrator: Calibrator, fitted: _Fitted, output: Path) -> Result:
-    rows, records = [], []
-    for name, (before, after) in fitted.losses.items():
-        rows.append((name, number_text(before), number_text(after)))
-        records.append({"metric": name, "before": before, "after": after})
+    records = [
+        {"metric": name, "before": before, "after": after} for name, (before, after) in fitted.losses.items()
+    ]
+    losses = Section.of("losses", {"metric": "metric", "before": "before", "after": "after"}, records)
     notes = (
         *fitted_map(calibrator, LONGEST_NAME),
         f"The predicted class changes in {percent(fitted.changed)} of the rows. Scores are from the calibration set "
@@ -184,7 +189,7 @@ def _result(file: Path, method: str, calibrator: Calibrator, fitted: _Fitted, ou
         "changed": fitted.changed,
         "learnt": fitted_map(calibrator),
     }
-    return Result(heading, (Section("losses", ("metric", "before", "after"), rows, records),), notes, facts)
+    return Result(heading, (losses,), notes, facts)
 
 
 # With more operations than this, a graph is only summarised.

@@ -57,15 +57,12 @@ def methods(format_name: str, output: Path | None) -> None:
 
 
 def _section(name: str, title: str, records: list[dict[str, Any]]) -> Section:
-    rows = [
-        (
-            record["name"],
-            "".join(letter if record[key] else " " for letter, key in TRAITS.items()),
-            record["about"],
-        )
-        for record in records
-    ]
-    return Section(name, ("method", "traits", title), rows, records, (0, 1, 2))
+    columns = {"method": "name", "traits": _letters, title: "about"}
+    return Section.of(name, columns, records, (0, 1, 2))
+
+
+def _letters(record: dict[str, Any]) -> str:
+    return "".join(letter if record[key] else " " for letter, key in TRAITS.items())
 
 
 def _of_task(task: str, records: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -13,13 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.cli.choices import make_calibrator
-from calibrant.cli.commands.questions_input import by_correctness, cost_matrix, side_columns_of
 from calibrant.cli.console import print_notes, printed, tell
-from calibrant.cli.definitions import ARGUMENTS, check_exists, is_stream
-from calibrant.cli.files import check_writable, opened, output_file, shown_name
+from calibrant.cli.files import (
+    by_correctness,
+    check_declared,
+    check_writable,
+    cost_matrix,
+    opened,
+    output_file,
+    shown_name,
+    side_columns_of,
+)
 from calibrant.cli.measurement import RowSums
+from calibrant.cli.options import ARGUMENTS, check_exists, is_stream
 from calibrant.cli.progress import Progress
-from calibrant.cli.score_space import check_declared
 from calibrant.distributed.evaluation import metrics_by_name
 from calibrant.errors import FileFormatError, WeightError
 from calibrant.persistence.replacing import replacing
