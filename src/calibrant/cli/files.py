@@ -28,9 +28,8 @@ from calibrant.tables.columns import ScoreColumns, listed
 from calibrant.tables.file_set import open_source
 from calibrant.tables.formats import ending_of_content
 from calibrant.tables.formats.csv import Dialect
-from calibrant.tables.prediction_file import PredictionFile, Table
+from calibrant.tables.prediction_file import PredictionFile, Table, chosen_columns
 from calibrant.tables.roles import Roles, find_roles, space_in_name
-from calibrant.tables.side_columns import chosen_columns
 from calibrant.tables.source import Source
 
 __all__ = [

@@ -1,7 +1,7 @@
 """Rows of cells that are Python objects, as JSON and Excel have them."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 
 from calibrant.errors import PredictionError
 from calibrant.presentation.sentences import shortened
-from calibrant.space import Space
-from calibrant.tables.columns import ScoreColumns, columns_asked_for, default_columns
 from calibrant.tables.source import (
     ColumnBatch,
+    ColumnSource,
     Names,
     NoRowsError,
-    Source,
     check_names,
     check_no_nul,
 )
@@ -88,7 +86,7 @@ class CellBatch(ColumnBatch):
         return [row.cells.get(column) for row in self.rows]
 
 
-class CellSource(Source):
+class CellSource(ColumnSource):
     """Base of formats that are read row by row."""
 
     line_word: str
@@ -112,13 +110,13 @@ class CellSource(Source):
         if n_done == 0:
             raise NoRowsError(f"{self.path} has no rows; at least one row is needed.")
 
-    def score_columns(self, columns: str | None, taken: Sequence[str], space: Space) -> ScoreColumns:  # noqa: ARG002
-        """Return the requested columns, or all columns with numbers in the first rows."""
-        if columns is not None:
-            return columns_asked_for(self.path, self.columns, columns)
+    def numeric_columns(
+        self, taken: Sequence[str]
+    ) -> tuple[list[str], Callable[[str], NDArray[np.floating]]]:
+        """Return the columns that have only numbers, and a function that reads them."""
         first = self.first_rows
         found = [name for name in self.columns if name not in taken and _is_numeric(first, name)]
-        return default_columns(self.path, found, first.numbers)
+        return found, first.numbers
 
     @cached_property
     def first_rows(self) -> CellBatch:

@@ -5,14 +5,14 @@ import gzip
 import io
 import lzma
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from calibrant.errors import FileFormatError
 from calibrant.tables.source import pyarrow_module
 
-__all__ = ["COMPRESSION_RATIO", "compressor", "is_compressed", "opened", "readable"]
+__all__ = ["estimated_rows", "opened", "readable", "written_to"]
 
 COMPRESSION_RATIO = 3  # approximate, for scores in text
 
@@ -35,9 +35,10 @@ OPENERS: dict[str, Callable[[Path], Any]] = {
 NAMES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
 
 
-def is_compressed(path: Path) -> bool:
-    """Return whether the extension of a file is that of a compressed one."""
-    return path.suffix.lower() in OPENERS
+def estimated_rows(path: Path, lengths: Sequence[int]) -> int:
+    """Return about how many rows a file has, from its size and the lengths of the first rows."""
+    size = path.stat().st_size * (COMPRESSION_RATIO if path.suffix.lower() in OPENERS else 1)
+    return max(int(size / (sum(lengths) / len(lengths))), len(lengths))
 
 
 def opened(path: Path) -> IO[bytes]:
@@ -60,8 +61,11 @@ def readable(found: Iterator[Any], path: Path) -> Iterator[Any]:
         ) from error
 
 
-def compressor(stream: IO[bytes], path: Path) -> Any | None:
-    """Return a writer that compresses, if the name asks for it; without name and time stamp, so that output repeats."""
+def written_to(stream: IO[bytes], path: Path) -> Any:
+    """Return a writer that leaves the stream open; it compresses if the name asks for it.
+
+    Without name and time stamp, so that output repeats.
+    """
     match path.suffix.lower():
         case ".gz":
             return gzip.GzipFile("", "wb", fileobj=stream, mtime=0)
@@ -72,11 +76,11 @@ def compressor(stream: IO[bytes], path: Path) -> Any | None:
         case ".zst":
             pyarrow = pyarrow_module()
             return pyarrow.CompressedOutputStream(pyarrow.PythonFile(_LeftOpen(stream), "w"), "zstd")
-    return None
+    return _LeftOpen(stream)
 
 
 class _LeftOpen(io.RawIOBase):
-    """Stream that pyarrow may close without closing the file below, as the other writers leave it open."""
+    """Stream that may be closed without closing the file below."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream

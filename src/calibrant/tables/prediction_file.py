@@ -1,7 +1,7 @@
 """Predictions in a file: read completely, batch by batch, or once for all sums over rows."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import AnyArray
 from calibrant.errors import CalibrationWarning, FileFormatError, LabelError, ParameterError, PredictionError
 from calibrant.labelled_predictions import LabelledPredictions, shift_warning
 from calibrant.labels import encode_labels
@@ -17,16 +18,23 @@ from calibrant.predictions import Predictions
 from calibrant.remedies import CHECK_POSITIVE
 from calibrant.space import Space
 from calibrant.tables.class_matching import ClassMatch, Label, match_classes
-from calibrant.tables.columns import ScoreColumns
-from calibrant.tables.complete_rows import dropped_sentence
+from calibrant.tables.columns import ScoreColumns, columns_asked_for
 from calibrant.tables.file_set import open_source
 from calibrant.tables.formats.csv import Dialect
 from calibrant.tables.roles import label_of
 from calibrant.tables.score_checks import ScoreParser
-from calibrant.tables.side_columns import columns_of
-from calibrant.tables.source import Batch, Names, Source, as_integers
+from calibrant.tables.source import Batch, Names, Source, as_integers, dropped_sentence
 
-__all__ = ["CodedRows", "PredictionFile", "Table", "read_predictions", "rows_per_batch"]
+__all__ = [
+    "CodedRows",
+    "PredictionFile",
+    "Table",
+    "chosen_columns",
+    "columns_of",
+    "read_predictions",
+    "read_side_columns",
+    "rows_per_batch",
+]
 
 LARGEST_BATCH = 2**15  # rows
 SCORES_PER_BATCH = 2**22
@@ -95,19 +103,10 @@ class PredictionFile:
     Parameters
     ----------
     source : Source
-    space : {"probabilities", "logits"}
-        Space of the scores; it is never guessed.
-    label, weight, group : str, optional
-        Names of columns, or of arrays. The default ``label`` is the only column named label, labels, y, y_true or target.
     columns : str or ScoreColumns, optional
-        Score columns: a pattern such as ``p_*``, or names separated by commas. By default all other numeric columns,
-        except row numbers. In an NPZ file the array of scores.
-    normalise : bool
-        Renormalise rows of probabilities whose sums are within 0.05 of one.
-    positive : str, optional
-        Class of a single score column; by default the last in sorted order.
-    drop_missing : bool
-        Drop rows in which a score, the label, the weight or the group is missing.
+        The score columns.
+    space, label, weight, group, normalise, positive, drop_missing
+        As in :func:`read_predictions`.
 
     Attributes
     ----------
@@ -440,3 +439,69 @@ def _add_places(occurring: dict[Label, str], batch: Batch, names: Names) -> bool
     for code, label in new:
         occurring[label] = batch.place(names.first_row(code))
     return bool(new)
+
+
+ROWS = 2**15
+
+
+def chosen_columns(path: str | os.PathLike[str], pattern: str) -> tuple[str, ...]:
+    """Return the columns of a file for a pattern such as ``y_*``, or for names separated by commas."""
+    with open_source(Path(path)) as source:
+        for name in [] if any(sign in pattern for sign in "*?[") else pattern.split(","):
+            source.column(name.strip(), "side")
+        return columns_asked_for(source.path, source.columns, pattern).names
+
+
+def read_side_columns(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, AnyArray]:
+    """Return columns of a file by name, (n,) each: numbers if all values are, with NaN for missing ones, else text or None."""
+    with open_source(Path(path)) as source:
+        for name in names:
+            source.column(name, "side")
+        return columns_of(source.batches(ROWS, columns=list(names)), names)
+
+
+def columns_of(batches: Iterable[Batch], names: Sequence[str]) -> dict[str, AnyArray]:
+    """Return columns of several batches; see :func:`read_side_columns`."""
+    parts: dict[str, list[AnyArray]] = {name: [] for name in names}
+    for batch in batches:
+        for name in names:
+            parts[name].append(_cells(batch, name))
+    return {name: _together(values) for name, values in parts.items()}
+
+
+def _cells(batch: Batch, name: str) -> AnyArray:
+    """Return one column of a batch as numbers, or as text if it has none."""
+    try:
+        return batch.scores([name])[:, 0].astype(np.float64)
+    except PredictionError:
+        missing = batch.missing_names(name)
+    if not missing.any():
+        return batch.names(name).array
+    if missing.all():
+        return np.full(batch.n_rows, np.nan)
+    known = _cells(batch.take(~missing), name)
+    found: AnyArray = (
+        np.full(batch.n_rows, np.nan) if known.dtype.kind in "iuf" else np.full(batch.n_rows, None)
+    )
+    found[~missing] = known
+    return found
+
+
+def _together(parts: list[AnyArray]) -> AnyArray:
+    """Return the values of all batches.
+
+    >>> _together([np.array([1.0, 2.0]), np.array([np.nan])]), _together([np.array([1.0, np.nan]), np.array(["a"])])
+    (array([ 1.,  2., nan]), array(['1', None, 'a'], dtype=object))
+    """
+    if all(part.dtype.kind in "iuf" for part in parts):
+        values = np.concatenate(parts)
+        is_whole = values.dtype.kind != "f" or bool((values == np.round(values)).all())
+        return values.astype(np.int64) if is_whole else values
+    texts = [_text(value) for part in parts for value in part.tolist()]
+    return np.array(texts, dtype=object if None in texts else str)
+
+
+def _text(value: Any) -> str | None:
+    if value is None or value != value:
+        return None
+    return str(int(value)) if isinstance(value, float) and value == int(value) else str(value)

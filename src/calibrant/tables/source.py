@@ -18,15 +18,18 @@ from calibrant.errors import (
     PredictionError,
     WeightError,
 )
+from calibrant.presentation.sentences import counted
 from calibrant.remedies import CHOOSE_LABELS, DROP_MISSING, DROP_ROWS
 from calibrant.space import Space
-from calibrant.tables.columns import ScoreColumns, check_column, listed
+from calibrant.tables.columns import ScoreColumns, check_column, columns_asked_for, default_columns, listed
 
 __all__ = [
     "LABEL_NAMES",
     "MISSING",
     "Batch",
     "ColumnBatch",
+    "ColumnSource",
+    "CompleteRows",
     "Names",
     "NoRowsError",
     "Sink",
@@ -36,6 +39,7 @@ __all__ = [
     "check_names",
     "check_no_nul",
     "check_weights",
+    "dropped_sentence",
     "pyarrow_module",
     "usual_labels",
 ]
@@ -259,8 +263,27 @@ class Source(ABC):
         self.close()
 
 
+class ColumnSource(Source):
+    """A file in which every class has a column of its own; abstract."""
+
+    @abstractmethod
+    def numeric_columns(
+        self, taken: Sequence[str]
+    ) -> tuple[list[str], Callable[[str], NDArray[np.floating]]]:
+        """Return the columns with numbers in the first rows, except for some, and a function that reads these rows."""
+
+    def score_columns(self, columns: str | None, taken: Sequence[str], space: Space) -> ScoreColumns:  # noqa: ARG002
+        """Return the requested columns, or all numeric ones without another role."""
+        if columns is not None:
+            return columns_asked_for(self.path, self.columns, columns)
+        return default_columns(self.path, *self.numeric_columns(taken))
+
+
 class Sink(ABC):
-    """Writer of the batches of a source with new scores; everything else is unchanged."""
+    """Writer of the batches of a source with new scores; everything else is unchanged.
+
+    It is made with the arguments of ``writer`` of a :class:`~calibrant.tables.Format`.
+    """
 
     drops_rows: ClassVar[bool] = False
     """Whether some of the rows of a source may be written."""
@@ -338,3 +361,43 @@ def pyarrow_module() -> Any:
     except ModuleNotFoundError as error:
         raise MissingExtraError("pyarrow", "cli") from error
     return pyarrow
+
+
+class CompleteRows:
+    """Function that returns the rows of a batch in which no score is missing, and counts the others.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        The score columns.
+
+    Attributes
+    ----------
+    n_dropped : int
+        Number of rows left out so far.
+    """
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns, self.n_dropped = tuple(columns), 0
+
+    def __call__(self, batch: Batch) -> Batch:
+        """Return the complete rows of a batch."""
+        missing = np.zeros(batch.n_rows, bool)
+        for name in self._columns:
+            missing |= batch.missing_numbers(name)
+        self.n_dropped += int(missing.sum())
+        return batch.take(~missing) if missing.any() else batch
+
+    @property
+    def note(self) -> str | None:
+        """Sentence on the rows that were left out; None if there are none."""
+        return dropped_sentence(self.n_dropped) if self.n_dropped else None
+
+
+def dropped_sentence(n_rows: int) -> str:
+    """Return a sentence on rows with a missing value.
+
+    >>> dropped_sentence(2)
+    '2 rows with a missing value were dropped.'
+    """
+    return f"{counted(n_rows, 'row')} with a missing value {'was' if n_rows == 1 else 'were'} dropped."

@@ -31,11 +31,10 @@ from calibrant.tables.columns import (
     shared_affixes,
     without_common_ends,
 )
-from calibrant.tables.complete_rows import CompleteRows
 from calibrant.tables.formats import known_ending
 from calibrant.tables.rewriting import check_output, rewrite
 from calibrant.tables.score_checks import ScoreParser
-from calibrant.tables.source import LABEL_NAMES, Source
+from calibrant.tables.source import LABEL_NAMES, CompleteRows, Source
 
 __all__ = ["apply", "export", "in_order", "verify"]
 

@@ -29,13 +29,12 @@ from calibrant.report.outputs import OutputAssessment, assess_outputs
 from calibrant.space import Space
 from calibrant.tables.array_source import ArraySource
 from calibrant.tables.columns import ScoreColumns, listed
-from calibrant.tables.complete_rows import CompleteRows
 from calibrant.tables.file_set import open_source
 from calibrant.tables.output_columns import Outputs, output_columns, read_outputs
+from calibrant.tables.prediction_file import chosen_columns, read_side_columns
 from calibrant.tables.rewriting import check_output, rewrite
 from calibrant.tables.score_checks import ScoreParser
-from calibrant.tables.side_columns import chosen_columns, read_side_columns
-from calibrant.tables.source import Batch, Source
+from calibrant.tables.source import Batch, CompleteRows, Source
 
 __all__ = [
     "apply_labels",

@@ -1,7 +1,7 @@
 """Parquet and Feather files, read and written through pyarrow in batches of rows."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -10,16 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import FileFormatError, LabelError, PredictionError
-from calibrant.space import Space
-from calibrant.tables.columns import ScoreColumns, check_distinct, columns_asked_for, default_columns
+from calibrant.tables.columns import check_distinct
 from calibrant.tables.formats import Format
 from calibrant.tables.source import (
     Batch,
     ColumnBatch,
+    ColumnSource,
     Names,
     NoRowsError,
     Sink,
-    Source,
     check_names,
     check_no_nul,
     pyarrow_module,
@@ -96,7 +95,7 @@ class ArrowBatch(ColumnBatch):
         return taken
 
 
-class ArrowSource(Source):
+class ArrowSource(ColumnSource):
     """Base of Parquet and Feather files: a schema, and batches of typed columns."""
 
     schema: Any
@@ -121,14 +120,14 @@ class ArrowSource(Source):
         if first_row == 0:
             raise NoRowsError(f"{self.path} has columns but no rows; at least one row is needed.")
 
-    def score_columns(self, columns: str | None, taken: Sequence[str], space: Space) -> ScoreColumns:  # noqa: ARG002
-        """Return the requested columns, or all numeric ones."""
-        if columns is not None:
-            return columns_asked_for(self.path, self.columns, columns)
+    def numeric_columns(
+        self, taken: Sequence[str]
+    ) -> tuple[list[str], Callable[[str], NDArray[np.floating]]]:
+        """Return the columns of a numeric type, and a function that reads their first rows."""
         types = zip(self.columns, self.schema.types, strict=True)
         found = [name for name, kind in types if name not in taken and is_numeric(kind)]
         first = next(self.batches(ROWS_LOOKED_AT, found)) if found else None
-        return default_columns(self.path, found, lambda name: first.numbers(name) if first else np.empty(0))
+        return found, lambda name: first.numbers(name) if first else np.empty(0)
 
     @abstractmethod
     def _record_batches(self, n_rows: int, columns: Sequence[str] | None) -> Iterator[Any]:
@@ -232,20 +231,7 @@ def is_numeric(kind: Any) -> bool:
 
 
 class ArrowSink(Sink):
-    """Writer of a file with the schema of another, in which score columns have a floating type.
-
-    Parameters
-    ----------
-    stream : file
-        Output stream.
-    path : Path
-        Its final name, which has no effect.
-    source : ArrowSource
-    columns : sequence of str
-        Columns of the new scores.
-    appended : bool
-        Whether these are new columns, written after the others.
-    """
+    """Writer of a file with the schema of another, in which score columns have a floating type."""
 
     drops_rows = True
 

@@ -2,7 +2,7 @@
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
@@ -16,19 +16,18 @@ from numpy.typing import NDArray
 from calibrant.errors import FileFormatError, ParameterError, PredictionError
 from calibrant.presentation.sentences import counted, shortened
 from calibrant.remedies import CHOOSE_COLUMNS, DECIMAL_COMMAS, OTHER_SEPARATOR, SEMICOLONS
-from calibrant.space import Space
-from calibrant.tables.columns import ScoreColumns, check_distinct, columns_asked_for, default_columns
-from calibrant.tables.compression import COMPRESSION_RATIO, compressor, is_compressed, opened, readable
+from calibrant.tables.columns import check_distinct
+from calibrant.tables.compression import estimated_rows, opened, readable, written_to
 from calibrant.tables.csv_blocks import Block, Record, blocks, cell_text, field_of, parsed_by_pyarrow, records
 from calibrant.tables.formats import Format
 from calibrant.tables.source import (
     MISSING,
     Batch,
     ColumnBatch,
+    ColumnSource,
     Names,
     NoRowsError,
     Sink,
-    Source,
     check_names,
     check_no_nul,
 )
@@ -42,6 +41,14 @@ BLOCK_BYTES = 2**23
 
 SEPARATORS = {"tab": "\t", "\\t": "\t"}
 """Names of separators that are hard to type."""
+
+
+OTHER_SIGNS = (
+    (None, ";", f"semicolons and no commas; {SEMICOLONS} if numbers have decimal commas"),
+    (b"\t", ",", "commas and no tabs; give the file the extension .csv, or write it with tabs"),
+    (b",", "\t", "tabs and no commas; give the file the extension .tsv, or write it with commas"),
+)
+"""Separator of a file with a single column (None for any), a sign in its header, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +229,7 @@ class SplitRows(CsvBatch):
         return self._named(column, self.fields(column), np.arange(self.n_rows))
 
 
-class CsvSource(Source):
+class CsvSource(ColumnSource):
     """A CSV file with a header; the dialect is that of its extension unless it is given."""
 
     def __init__(self, path: Path, dialect: Dialect | None = None) -> None:
@@ -258,22 +265,20 @@ class CsvSource(Source):
         if n_done == 0:
             raise NoRowsError(f"{self.path} has a header but no rows; at least one row is needed.")
 
-    def score_columns(self, columns: str | None, taken: Sequence[str], space: Space) -> ScoreColumns:  # noqa: ARG002
-        """Return the requested columns, or all columns with numbers in the first rows."""
-        if columns is not None:
-            return columns_asked_for(self.path, self.columns, columns)
+    def numeric_columns(
+        self, taken: Sequence[str]
+    ) -> tuple[list[str], Callable[[str], NDArray[np.floating]]]:
+        """Return the columns that have only numbers, and a function that reads them."""
         first = self._first_rows
         found = [name for name in self.columns if name not in taken and self._is_numeric(first, name)]
-        return default_columns(self.path, found, first.numbers)
+        return found, first.numbers
 
     def approximate_rows(self) -> int:
         """Estimate the number of rows from the file size and the length of the first rows."""
-        size = self.path.stat().st_size * (COMPRESSION_RATIO if is_compressed(self.path) else 1)
         rows = self._first_rows.rows
-        length = sum(len(row.line_end) + sum(map(len, row.fields)) + len(row.fields) for row in rows) / len(
-            rows
+        return estimated_rows(
+            self.path, [len(row.line_end) + sum(map(len, row.fields)) + len(row.fields) for row in rows]
         )
-        return max(int(size / length), len(rows))
 
     @cached_property
     def _first_rows(self) -> SplitRows:
@@ -328,20 +333,9 @@ class CsvSource(Source):
             raise FileFormatError(
                 f"{self.path}: the header {shortened(repr(names[0]))} has no separator {sign!r}; {OTHER_SEPARATOR}."
             )
-        if len(names) == 1 and ";" in names[0]:
-            raise FileFormatError(
-                f"{self.path}: the header has semicolons and no commas; {SEMICOLONS} "
-                "if numbers have decimal commas."
-            )
-        if len(names) == 1 and self.delimiter == b"\t" and "," in names[0]:
-            raise FileFormatError(
-                f"{self.path}: the header has commas and no tabs; give the file the extension .csv, or write it with tabs."
-            )
-        if len(names) == 1 and self.delimiter == b"," and "\t" in names[0]:
-            raise FileFormatError(
-                f"{self.path}: the header has tabs and no commas; give the file the extension .tsv, or write it with "
-                "commas."
-            )
+        for delimiter, sign, advice in OTHER_SIGNS if len(names) == 1 else ():
+            if delimiter in (None, self.delimiter) and sign in names[0]:
+                raise FileFormatError(f"{self.path}: the header has {advice}.")
         check_distinct(self.path, names)
         return names
 
@@ -413,20 +407,7 @@ def _is_utf8(cell: bytes) -> bool:
 
 
 class CsvSink(Sink):
-    """Writer of a CSV file with the header, quotes and line ends of another.
-
-    Parameters
-    ----------
-    stream : file
-        Output stream.
-    path : Path
-        Final name of the file, which determines compression and delimiter.
-    source : CsvSource
-    columns : sequence of str
-        Columns of the new scores.
-    appended : bool
-        Whether these are new columns, written after the others.
-    """
+    """Writer of a CSV file with the header, quotes and line ends of another."""
 
     drops_rows = True
 
@@ -436,8 +417,7 @@ class CsvSink(Sink):
         self._source = source
         self._dialect = source.dialect if source.has_given_dialect else Dialect.of_name(path)
         self._delimiter = self._dialect.separator
-        self._compressed = compressor(stream, path)
-        self._stream: Any = self._compressed or stream
+        self._stream = written_to(stream, path)
         self._numbers = None if appended else [source.columns.index(column) for column in columns]
         for column in columns if appended else ():
             if "\0" in column:
@@ -489,8 +469,7 @@ class CsvSink(Sink):
     def finish(self) -> None:
         """Write trailing empty lines, if any."""
         self._stream.write(self._source.trailer)
-        if self._compressed is not None:
-            self._compressed.close()
+        self._stream.close()
 
 
 def _decimals(values: NDArray[np.float64]) -> Any:

@@ -84,20 +84,7 @@ class ExcelSource(CellSource):
 
 
 class ExcelSink(Sink):
-    """Writer of a workbook with new scores in its first sheet; other sheets, formats and formulas are kept.
-
-    Parameters
-    ----------
-    stream : file
-        Output stream.
-    path : Path
-        Its final name, which has no effect.
-    source : ExcelSource
-    columns : sequence of str
-        Columns of the new scores.
-    appended : bool
-        Whether these are new columns, written after the others.
-    """
+    """Writer of a workbook with new scores in its first sheet; other sheets, formats and formulas are kept."""
 
     def __init__(
         self,

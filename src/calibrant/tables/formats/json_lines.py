@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from calibrant.errors import FileFormatError
 from calibrant.tables.cell_rows import ROWS_LOOKED_AT, CellBatch, CellRow, CellSource
-from calibrant.tables.compression import COMPRESSION_RATIO, compressor, is_compressed, opened, readable
+from calibrant.tables.compression import estimated_rows, opened, readable, written_to
 from calibrant.tables.formats import Format
 from calibrant.tables.source import Batch, NoRowsError, Sink
 
@@ -44,10 +44,7 @@ class JsonLinesSource(CellSource):
 
     def approximate_rows(self) -> int:
         """Estimate the number of rows from the file size and the length of the first rows."""
-        size = self.path.stat().st_size * (COMPRESSION_RATIO if is_compressed(self.path) else 1)
-        rows = self.first_rows.rows
-        length = sum(len(json.dumps(row.origin)) + 1 for row in rows) / len(rows)
-        return max(int(size / length), len(rows))
+        return estimated_rows(self.path, [len(json.dumps(row.origin)) + 1 for row in self.first_rows.rows])
 
     def _parsed(self, text: bytes, line: int) -> dict[str, Any]:
         try:
@@ -80,20 +77,7 @@ def _flat(content: dict[str, Any]) -> dict[str, Any]:
 
 
 class JsonLinesSink(Sink):
-    """Writer of the objects of a file with new scores.
-
-    Parameters
-    ----------
-    stream : file
-        Output stream.
-    path : Path
-        Its final name, which determines compression.
-    source : JsonLinesSource
-    columns : sequence of str
-        Columns of the new scores.
-    appended : bool
-        Whether these are new columns.
-    """
+    """Writer of the objects of a file with new scores."""
 
     drops_rows = True
 
@@ -105,8 +89,7 @@ class JsonLinesSink(Sink):
         columns: Sequence[str],
         appended: bool,  # noqa: ARG002
     ) -> None:
-        self._compressed = compressor(stream, path)
-        self._stream: Any = self._compressed or stream
+        self._stream = written_to(stream, path)
         self._columns = tuple(columns)
 
     def write(self, batch: Batch, scores: NDArray[np.floating]) -> None:
@@ -121,9 +104,8 @@ class JsonLinesSink(Sink):
         self._stream.write("".join(f"{line}\n" for line in lines).encode())
 
     def finish(self) -> None:
-        """Write the end of a compressed file."""
-        if self._compressed is not None:
-            self._compressed.close()
+        """Write the end of the file."""
+        self._stream.close()
 
 
 def _set(content: dict[str, Any], column: str, value: float) -> None:

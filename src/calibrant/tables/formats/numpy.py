@@ -211,20 +211,7 @@ class ArrayWriter:
 
 
 class NpySink(Sink):
-    """Writer of an array of scores in place of another.
-
-    Parameters
-    ----------
-    stream : file
-        Output stream.
-    path : Path
-        Its final name, for errors.
-    source : ArraySource
-    columns : sequence of str
-        The array of scores.
-    appended : bool
-        Must be false.
-    """
+    """Writer of an array of scores in place of another."""
 
     def __init__(
         self,
@@ -257,20 +244,7 @@ def npz_source(path: Path) -> ArraySource:
 
 
 class NpzSink(Sink):
-    """Writer of an archive with the arrays of another.
-
-    Parameters
-    ----------
-    stream : file
-        Output stream.
-    path : Path
-        Its final name, which has no effect.
-    source : ArraySource
-    columns : sequence of str
-        The array of scores, or the name of a new array.
-    appended : bool
-        Whether the new scores are a new array.
-    """
+    """Writer of an archive with the arrays of another."""
 
     def __init__(
         self,

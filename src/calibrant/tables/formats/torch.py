@@ -81,20 +81,7 @@ def torch_source(path: Path) -> ArraySource:
 
 
 class TorchSink(Sink):
-    """Writer of the tensors of a file with new scores.
-
-    Parameters
-    ----------
-    stream : file
-        Output stream.
-    path : Path
-        Its final name, for errors.
-    source : ArraySource
-    columns : sequence of str
-        The tensor of scores, or the name of a new one.
-    appended : bool
-        Whether the new scores are a new tensor, which needs a dictionary.
-    """
+    """Writer of the tensors of a file with new scores."""
 
     def __init__(
         self, stream: IO[bytes], path: Path, source: ArraySource, columns: Sequence[str], appended: bool
