@@ -21,7 +21,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from calibrant.distributed import evaluate, fit
-from calibrant.distributed.in_process import InProcess
+from calibrant.distributed.engine import InProcess
 from calibrant.registry import make
 
 ROWS_OF_FILE, ROWS_OF_GROUP = 2**22, 2**18

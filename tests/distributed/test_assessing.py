@@ -6,8 +6,8 @@ from partitions_of_rows import LOGITS, given, rows, table_of, tables_of, written
 
 from calibrant import metrics
 from calibrant.distributed import assess
+from calibrant.distributed.engine import InProcess, TableRows
 from calibrant.distributed.evaluation import drawn
-from calibrant.distributed.in_process import InProcess, TableRows
 from calibrant.distributed.layout import layout_of
 from calibrant.distributed.source import PartitionedSource
 

@@ -22,8 +22,7 @@ from sklearn.base import clone
 
 from calibrant import Chain, IsotonicCalibration, OneVsRest, TemperatureScaling, registry
 from calibrant.distributed import fit
-from calibrant.distributed.engine import Engine, TreeSum
-from calibrant.distributed.in_process import InProcess, TableRows
+from calibrant.distributed.engine import Engine, InProcess, TableRows, TreeSum
 from calibrant.errors import LabelError, MissingClassWarning, ParameterError, PartitionError
 
 ENDS = [0, 1, 700, 700, 1500, 2990]

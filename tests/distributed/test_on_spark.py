@@ -13,7 +13,7 @@ from partitions_of_rows import LOGITS, PROMISED, given, promised, rows, table_of
 
 from calibrant import TemperatureScaling, registry
 from calibrant.distributed import evaluate, fit, on_spark, predict_proba
-from calibrant.distributed.on_spark import MERGED_AT_ONCE
+from calibrant.distributed.clusters import SPARK_MERGED_AT_ONCE
 from calibrant.errors import LabelError, PartitionError
 
 spark = pytest.importorskip("pyspark.sql", reason="pyspark is not installed; run: make test-spark")
@@ -79,12 +79,12 @@ def test_parameters_are_those_of_a_fit_in_memory(name, session):
     assert theta(fit(promised(name), frame, **LOGITS)) == pytest.approx(expected, abs=1e-8)
 
 
-@pytest.mark.parametrize(("most", "n_partitions"), [(MERGED_AT_ONCE, 1), (2, 5)])
+@pytest.mark.parametrize(("most", "n_partitions"), [(SPARK_MERGED_AT_ONCE, 1), (2, 5)])
 def test_number_and_order_of_partitions_do_not_matter(most, n_partitions, session, monkeypatch):
     """By the label, some of five partitions are empty; with more than two, sums are merged on the executors first."""
     logits, labels = rows(900)
     expected = theta(TemperatureScaling().fit(given(logits), labels))
-    monkeypatch.setattr(on_spark, "MERGED_AT_ONCE", most)
+    monkeypatch.setattr(on_spark, "SPARK_MERGED_AT_ONCE", most)
     frame = frame_of(session, logits, labels).repartition(n_partitions, "y").cache()
     fitted = fit(TemperatureScaling(), frame, **LOGITS)
     assert fitted.inverse_temperature_ == pytest.approx(expected[0], abs=1e-8)

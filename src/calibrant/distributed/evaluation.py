@@ -78,16 +78,7 @@ def evaluate(
     """
     check_level(level)
     chosen = metrics_by_name(DEFAULT if metrics is None else metrics)
-    source = source_of(
-        frame,
-        label=label,
-        columns=columns,
-        space=space,
-        sample_weight=sample_weight,
-        key=key,
-        classes=classes,
-        engine=engine,
-    )
+    source = source_of(frame, label, columns, space, sample_weight, key, classes, engine)
     return intervals_of(source, chosen, level)
 
 
@@ -128,15 +119,7 @@ def calibration_tests(
     >>> round(tests.spiegelhalter().statistic, 4)
     -1.9365
     """
-    source = source_of(
-        frame,
-        label=label,
-        columns=columns,
-        space=space,
-        sample_weight=sample_weight,
-        classes=classes,
-        engine=engine,
-    )
+    source = source_of(frame, label, columns, space, sample_weight, None, classes, engine)
     return tests_of(source, classwise=classwise)
 
 
@@ -232,16 +215,7 @@ def assess(
     """
     check_level(level)
     check_whole("sample_rows", sample_rows)
-    source = source_of(
-        frame,
-        label=label,
-        columns=columns,
-        space=space,
-        sample_weight=sample_weight,
-        key=key,
-        classes=classes,
-        engine=engine,
-    )
+    source = source_of(frame, label, columns, space, sample_weight, key, classes, engine)
     exact = intervals_of(source, metrics_by_name(METRICS_OF_ALL_ROWS), level)
     tests = tests_of(source, classwise=False)
     sample = drawn(source, sample_rows)

@@ -116,16 +116,7 @@ def fit(
     """
     method: Any = make(calibrator) if isinstance(calibrator, str) else calibrator
     _check_possible(method)
-    source = source_of(
-        frame,
-        label=label,
-        columns=columns,
-        space=space,
-        sample_weight=sample_weight,
-        key=key,
-        classes=classes,
-        engine=engine,
-    )
+    source = source_of(frame, label, columns, space, sample_weight, key, classes, engine)
     _fit(method, source)
     fitted: Method = method
     return fitted

@@ -5,11 +5,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from calibrant.distributed.engine import Engine
-from calibrant.distributed.in_process import FileRows, InProcess, RelationRows, TableRows, file_partitions
+from calibrant.distributed.clusters import OnDask, OnSpark
+from calibrant.distributed.engine import (
+    Engine,
+    FileRows,
+    InProcess,
+    RelationRows,
+    TableRows,
+    as_arrow,
+    file_partitions,
+)
 from calibrant.distributed.layout import layout_of
-from calibrant.distributed.on_dask import OnDask
-from calibrant.distributed.on_spark import OnSpark
 from calibrant.distributed.source import PartitionedSource
 from calibrant.errors import MissingExtraError, ParameterError, PartitionError
 
@@ -73,23 +79,18 @@ def engine_of(frame: Any, engine: EngineName | None = None) -> Engine:
         relation = RelationRows(frame)
         reader = getattr(frame.limit(0), "to_arrow_table", None) or frame.limit(0).fetch_arrow_table
         return InProcess(reader().schema, [relation])
-    if hasattr(frame, "to_arrow"):
-        frame = frame.to_arrow()
-    if isinstance(frame, pa.RecordBatch):
-        frame = pa.Table.from_batches([frame])
-    if hasattr(frame, "columns") and hasattr(frame, "iloc"):
-        frame = pa.Table.from_pandas(frame, preserve_index=False)
-    if not isinstance(frame, pa.Table):
+    is_pandas = hasattr(frame, "columns") and hasattr(frame, "iloc")
+    if not (is_pandas or hasattr(frame, "to_arrow") or isinstance(frame, pa.Table | pa.RecordBatch)):
         raise ParameterError(
             "frame must be paths, a pyarrow data set or table, a DuckDB relation, or a data frame of Dask, Spark, pandas or "
             f"polars, not {type(frame).__name__}."
         )
-    return InProcess(frame.schema, [TableRows(frame, "the table")])
+    table = as_arrow(frame)
+    return InProcess(table.schema, [TableRows(table, "the table")])
 
 
 def source_of(
     frame: Any,
-    *,
     label: str,
     columns: str | Sequence[str],
     space: str,
@@ -167,9 +168,9 @@ def _of_dask(partitions: list[Any], meta: Any) -> OnDask:
     import pyarrow as pa
 
     if meta is None:
-        meta = partitions[0].compute()
-        meta = meta.to_arrow() if hasattr(meta, "to_arrow") else meta
-    schema = meta.schema if hasattr(meta, "schema") else pa.Schema.from_pandas(meta, preserve_index=False)
+        schema = as_arrow(partitions[0].compute()).schema
+    else:
+        schema = meta.schema if hasattr(meta, "schema") else pa.Schema.from_pandas(meta, preserve_index=False)
     return OnDask(schema, partitions, [f"partition {number}" for number in range(len(partitions))])
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from calibrant.arrays import FloatArray
 from calibrant.calibrator import Calibrator
+from calibrant.distributed.engine import as_arrow
 from calibrant.distributed.layout import Layout, Piece, layout_of
 from calibrant.distributed.opening import (
     EngineName,
@@ -159,10 +160,7 @@ class _Mapping:
         """Map a frame or table of a partition."""
         import pyarrow as pa
 
-        if hasattr(frame, "to_arrow"):
-            frame = frame.to_arrow()
-        if not isinstance(frame, pa.Table):
-            frame = pa.Table.from_pandas(frame, preserve_index=False)
+        frame = as_arrow(frame)
         batches = [self.batch(batch) for batch in frame.to_batches(max_chunksize=self.layout.piece_rows)]
         return pa.Table.from_batches(batches, self.schema(frame.schema))
 

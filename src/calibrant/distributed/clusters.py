@@ -1,19 +1,28 @@
-"""Partitions on Spark: data frames, by ``mapInArrow``."""
+"""Partitions on clusters: data frames of Spark by ``mapInArrow``, data frames and delayed frames of Dask."""
 
 import pickle
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from calibrant.distributed.engine import Engine, Failure, Task, dumped, merged, partial_sum_of_dump
+from calibrant.distributed.engine import (
+    Engine,
+    Failure,
+    TableRows,
+    Task,
+    dumped,
+    lost,
+    merged,
+    partial_sum_of_dump,
+)
 from calibrant.distributed.layout import Layout, Piece
 from calibrant.errors import PartitionError
 from calibrant.numerics.row_blocks import State
 
-__all__ = ["OnSpark", "arrow_schema"]
+__all__ = ["OnDask", "OnSpark", "arrow_schema"]
 
 # Of more partitions than this, partial results are merged on the workers first.
-MERGED_AT_ONCE = 32
+SPARK_MERGED_AT_ONCE = 32
 
 PARTIAL = "place long, part binary"
 
@@ -34,8 +43,8 @@ class OnSpark(Engine):
     def partials(self, task: Task[State]) -> Iterable[State | Failure | None]:
         quoted = ["`" + name.replace("`", "``") + "`" for name in task.layout.names]
         parts = self.frame.select(*quoted).mapInArrow(_Partial(dumped(task)), PARTIAL)
-        if self._n_partitions > MERGED_AT_ONCE:
-            group = (parts["place"] / MERGED_AT_ONCE).cast("long")
+        if self._n_partitions > SPARK_MERGED_AT_ONCE:
+            group = (parts["place"] / SPARK_MERGED_AT_ONCE).cast("long")
             parts = parts.groupBy(group.alias("group")).applyInArrow(_merged_group, PARTIAL)
         rows = _collected(parts)
         self._n_partitions = max(self._n_partitions, len(rows))
@@ -146,3 +155,65 @@ def arrow_schema(frame: Any) -> Any:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(frame.schema)
+
+
+DASK_MERGED_AT_ONCE = 8
+
+
+class OnDask(Engine):
+    """Partitions that workers of Dask hold or make; partial results are merged in a tree there.
+
+    The cluster is that of the current client; without one, threads of this process.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+    partitions : list
+        Delayed frames, or functions that read the pieces of a partition on a worker.
+    names : list of str
+        What messages call them.
+    """
+
+    def __init__(self, schema: Any, partitions: list[Any], names: list[str]) -> None:
+        self.schema, self.partitions, self.names = schema, partitions, names
+
+    def partials(self, task: Task[State]) -> Iterable[State | Failure | None]:
+        from dask.delayed import delayed
+
+        dump = delayed(dumped(task), pure=False)
+        run, merge = delayed(_run, pure=False), delayed(merged, pure=False)
+        parts = [
+            run(partition, dump, name) for partition, name in zip(self.partitions, self.names, strict=True)
+        ]
+        while len(parts) > 1:
+            parts = [
+                merge(parts[at : at + DASK_MERGED_AT_ONCE])
+                for at in range(0, len(parts), SPARK_MERGED_AT_ONCE)
+            ]
+        return [_computed(parts[0])] if parts else []
+
+
+def _run(partition: Any, dump: bytes, where: str) -> Any:
+    pieces = partition if callable(partition) else TableRows(partition, where)
+    return partial_sum_of_dump(dump, pieces, where)
+
+
+def _computed(result: Any) -> Any:
+    """Compute a delayed result; what the cluster cannot do becomes one sentence."""
+    try:
+        return result.compute()
+    except OSError as error:
+        raise lost(getattr(error, "filename", None) or "a partition", error) from error
+    except Exception as error:
+        # The classes are those of ``distributed``, which need not be there.
+        if type(error).__name__ in (
+            "KilledWorker",
+            "CancelledError",
+            "FutureCancelledError",
+            "NoSchedulerError",
+        ):
+            raise PartitionError(
+                "the cluster gave up a partition because workers died while they held it; nothing was fitted or written: "
+                "give workers more memory, or use smaller partitions."
+            ) from error
+        raise
