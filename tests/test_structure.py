@@ -248,7 +248,7 @@ def test_every_listed_deferred_import_is_in_use():
 
 
 # Folders whose files are found by a look at the folder.
-DISCOVERED = {"calibrant.tables.formats.", "calibrant.report.sections."}
+DISCOVERED = {"calibrant.tables.formats.", "calibrant.report.sections.", "calibrant.export."}
 
 
 def loaded_by_name(path: Path) -> Iterator[str]:
@@ -262,7 +262,8 @@ def loaded_by_name(path: Path) -> Iterator[str]:
                 case ast.Constant(value=str(name)):
                     yield name
                 case ast.JoinedStr(values=[ast.Constant(value=str(prefix)), *_]) if prefix in DISCOVERED:
-                    yield from (name for name in MODULES if name.startswith(prefix))
+                    found = (name for name in MODULES if name.startswith(prefix))
+                    yield from (name for name in found if name.count(".") == prefix.count("."))
                 case ast.JoinedStr(values=[ast.Constant(value=str(prefix)), *_]):
                     yield from (prefix + word for word in words_of_parts()[part_of(path)])
 

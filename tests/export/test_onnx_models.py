@@ -16,9 +16,8 @@ from calibrant import (
 )
 from calibrant.errors import ExportError, FileFormatError, NoGraphError, ParameterError
 from calibrant.export import attach, verify
-from calibrant.export.onnx import attaching
+from calibrant.export.onnx import attaching, to_nodes
 from calibrant.export.onnx.arrays import SymbolicArrays
-from calibrant.export.onnx.model import to_nodes
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed: pip install 'calibrant[onnx]'")
 onnxruntime = pytest.importorskip(

@@ -14,8 +14,7 @@ from methods import fitted, problem
 from calibrant import TemperatureScaling
 from calibrant.errors import ExportError, FileFormatError, ParameterError
 from calibrant.export import export, exportable, verify
-from calibrant.export.sql import DIALECTS, sql_of
-from calibrant.export.sql.file import read_sql, run_query
+from calibrant.export.sql import DIALECTS, read_sql, run_query, sql_of
 from calibrant.export.sql.operations import EMITTERS
 from calibrant.graph import OPERATIONS, MapGraph, Node
 from calibrant.graph.rows import Normalise

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from export_cases import in_node
 
-from calibrant.export.sql.file import run_query
+from calibrant.export.sql import run_query
 from calibrant.export.sql.operations import EMITTERS
 from calibrant.export.sql.terms import Arithmetic, Query
 

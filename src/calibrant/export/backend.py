@@ -6,6 +6,7 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ from calibrant.graph import MapGraph
 
 __all__ = ["LARGEST_VALUE", "MOST_ENTRIES", "MOST_WORK", "Backend", "Exportable", "backend_for", "backends"]
 
-# Modules of this package that define a BACKEND; a new back end is one module and one line here.
-MODULES = ("onnx", "torch", "sql.file", "json_file")
+FIRST = ("onnx", "torch", "sql")
+"""Modules whose back ends come first in messages; the others follow by name."""
 
 ENTRY_POINT_GROUP = "calibrant.exports"
 
@@ -82,12 +83,14 @@ class Backend:
 
 @cache
 def backends() -> tuple[Backend, ...]:
-    """Return all back ends, those of plug-ins last.
+    """Return all back ends: those of the modules of this package that define a ``BACKEND``, then those of plug-ins.
 
     A package adds its own by an entry point of the group ``calibrant.exports`` that names a :class:`Backend`. Where two have
     the same ending, the first one counts.
     """
-    own = [import_module(f"calibrant.export.{module}").BACKEND for module in MODULES]
+    files = {found.name for found in iter_modules(import_module("calibrant.export").__path__)}
+    modules = [import_module(f"calibrant.export.{name}") for name in (*FIRST, *sorted(files - {*FIRST}))]
+    own = [module.BACKEND for module in modules if hasattr(module, "BACKEND")]
     return (*own, *map(_plugin, entry_points(group=ENTRY_POINT_GROUP)))
 
 

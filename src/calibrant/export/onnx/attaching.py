@@ -11,9 +11,7 @@ from calibrant.errors import ExportError, FileFormatError, MissingExtraError, Pa
 from calibrant.export.backend import Exportable
 from calibrant.export.exporting import exportable
 from calibrant.export.formulas import applied
-from calibrant.export.onnx.arrays import SymbolicArrays
-from calibrant.export.onnx.checking import Proto, all_graphs
-from calibrant.export.onnx.model import (
+from calibrant.export.onnx import (
     IR_VERSION,
     OPSET,
     ROWS,
@@ -23,6 +21,8 @@ from calibrant.export.onnx.model import (
     tensor_of,
     to_nodes,
 )
+from calibrant.export.onnx.arrays import SymbolicArrays
+from calibrant.export.onnx.checking import Proto, all_graphs
 from calibrant.export.parity import compared, parity_rows
 
 __all__ = ["attach"]
