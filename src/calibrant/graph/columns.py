@@ -143,13 +143,11 @@ class RestOfClasses(Operation):
     logits: bool
 
     name: ClassVar[str] = "rest-of-classes"
+    widens: ClassVar[bool] = True
 
     def width(self, widths: Sequence[int]) -> int:
         _expect_others(self.name, widths[0])
         return widths[0]
-
-    def is_wide(self, wide: Sequence[bool]) -> bool:  # noqa: ARG002
-        return True
 
     def kernel(self, kind: np.dtype[Any]) -> Kernel:  # noqa: ARG002
         return lambda out, x: rest_of_classes(x, logits=self.logits)  # noqa: ARG005
@@ -162,13 +160,11 @@ class RestOfLargest(Operation):
     logits: bool
 
     name: ClassVar[str] = "rest-of-largest"
+    widens: ClassVar[bool] = True
 
     def width(self, widths: Sequence[int]) -> int:
         _expect_others(self.name, widths[0])
         return 2
-
-    def is_wide(self, wide: Sequence[bool]) -> bool:  # noqa: ARG002
-        return True
 
     def kernel(self, kind: np.dtype[Any]) -> Kernel:  # noqa: ARG002
         def kernel(out: FloatArray | None, x: FloatArray) -> Any:  # noqa: ARG001
@@ -194,9 +190,6 @@ class Floor(Operation):
 
     name: ClassVar[str] = "floor"
     may_return_its_value: ClassVar[bool] = True
-
-    def width(self, widths: Sequence[int]) -> int:
-        return widths[0]
 
     def check(self) -> None:
         if not 0 < self.floor < 1:
@@ -228,9 +221,6 @@ class BoundGaps(Operation):
     name: ClassVar[str] = "bound-gaps"
     rounds: ClassVar[bool] = False
     may_return_its_value: ClassVar[bool] = True
-
-    def width(self, widths: Sequence[int]) -> int:
-        return widths[0]
 
     def kernel(self, kind: np.dtype[Any]) -> Kernel:  # noqa: ARG002
         return lambda out, x: bounded_gaps(x)  # noqa: ARG005
@@ -274,6 +264,7 @@ class SetLargest(Operation):
     floor: float
 
     name: ClassVar[str] = "set-largest"
+    widens: ClassVar[bool] = True
     n_values: ClassVar[int | None] = 2
 
     def width(self, widths: Sequence[int]) -> int:
@@ -285,9 +276,6 @@ class SetLargest(Operation):
     def check(self) -> None:
         if not 0 < self.floor < 1:
             raise GraphError(f"set-largest has a floor of {self.floor}, which is not between 0 and 1")
-
-    def is_wide(self, wide: Sequence[bool]) -> bool:  # noqa: ARG002
-        return True
 
     def kernel(self, kind: np.dtype[Any]) -> Kernel:  # noqa: ARG002
         least = float(np.finfo(np.float64).tiny)

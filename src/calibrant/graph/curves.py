@@ -58,6 +58,7 @@ class Piecewise(Operation):
     closed: Literal["left", "right"] = "left"
 
     name: ClassVar[str] = "piecewise"
+    widens: ClassVar[bool] = True
     axes: ClassVar[Mapping[str, tuple[int, ...]]] = {"coefficients": (2,)}
     elementwise: ClassVar[bool] = True
 
@@ -162,15 +163,10 @@ class Piecewise(Operation):
         rises[ends[(ends > 0) & (ends < len(self.knots))] - 1] = True
         if not rises.all():
             raise GraphError("piecewise has knots that do not increase")
-        if self.closed not in ("left", "right"):
-            raise GraphError(f"piecewise has segments closed on the {self.closed!r}")
         if len(self.coefficients) == 0:
             raise GraphError("piecewise has no coefficients")
         if self.lower is not None and self.upper is not None and (self.lower > self.upper).any():
             raise GraphError("piecewise has a lower bound above the upper one")
-
-    def is_wide(self, wide: Sequence[bool]) -> bool:  # noqa: ARG002
-        return True
 
     @classmethod
     def stacked(cls, parts: Sequence[Self]) -> Self | None:

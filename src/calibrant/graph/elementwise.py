@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from calibrant.arrays import FloatArray, Vector
-from calibrant.graph.operation import FEW_ROWS, GraphError, Kernel, Operation, fits, per_column, same_width
+from calibrant.graph.operation import FEW_ROWS, GraphError, Kernel, Operation, fits, same_width
 
 __all__ = ["Affine", "Arithmetic", "Clip", "Function", "Log", "Narrow", "Widen"]
 
@@ -46,10 +46,6 @@ class Affine(Operation):
 
         return kernel
 
-    @classmethod
-    def stacked(cls, parts: Sequence[Self]) -> Self:
-        return cls(per_column([part.scale for part in parts]), per_column([part.shift for part in parts]))
-
 
 @dataclass(frozen=True, eq=False)
 class Log(Operation):
@@ -60,9 +56,6 @@ class Log(Operation):
     name: ClassVar[str] = "log"
     elementwise: ClassVar[bool] = True
     overwrites: ClassVar[bool] = True
-
-    def width(self, widths: Sequence[int]) -> int:
-        return widths[0]
 
     def check(self) -> None:
         if not 0 < self.floor < 1:
@@ -78,10 +71,6 @@ class Log(Operation):
             return np.clip(y, least, np.inf, out=y)
 
         return kernel
-
-    @classmethod
-    def stacked(cls, parts: Sequence[Self]) -> Self | None:
-        return parts[0] if len({part.floor for part in parts}) == 1 else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,10 +113,6 @@ class Clip(Operation):
             return np.minimum(y, high, out=y)
 
         return kernel
-
-    @classmethod
-    def stacked(cls, parts: Sequence[Self]) -> Self:
-        return cls(per_column([part.low for part in parts]), per_column([part.high for part in parts]))
 
 
 FunctionName = Literal[
@@ -214,20 +199,9 @@ class Function(Operation):
     elementwise: ClassVar[bool] = True
     overwrites: ClassVar[bool] = True
 
-    def width(self, widths: Sequence[int]) -> int:
-        return widths[0]
-
-    def check(self) -> None:
-        if self.function not in get_args(FunctionName):
-            raise GraphError(f"there is no function {self.function!r}")
-
     def kernel(self, kind: np.dtype[Any]) -> Kernel:  # noqa: ARG002
         function = FUNCTIONS[self.function]
         return lambda out, x: function(x, out=out)
-
-    @classmethod
-    def stacked(cls, parts: Sequence[Self]) -> Self | None:
-        return parts[0] if len({part.function for part in parts}) == 1 else None
 
 
 ArithmeticName = Literal["add", "subtract", "multiply", "divide", "minimum", "maximum"]
@@ -250,10 +224,6 @@ class Arithmetic(Operation):
     def width(self, widths: Sequence[int]) -> int:
         return same_width(self.function, widths)
 
-    def check(self) -> None:
-        if self.function not in get_args(ArithmeticName):
-            raise GraphError(f"there is no arithmetic {self.function!r}")
-
     def kernel(self, kind: np.dtype[Any]) -> Kernel:  # noqa: ARG002
         function = getattr(np, self.function)
 
@@ -263,24 +233,15 @@ class Arithmetic(Operation):
 
         return kernel
 
-    @classmethod
-    def stacked(cls, parts: Sequence[Self]) -> Self | None:
-        return parts[0] if len({part.function for part in parts}) == 1 else None
-
 
 @dataclass(frozen=True, eq=False)
 class Widen(Operation):
     """The same numbers as float64."""
 
     name: ClassVar[str] = "widen"
+    widens: ClassVar[bool] = True
     rounds: ClassVar[bool] = False
     elementwise: ClassVar[bool] = True
-
-    def width(self, widths: Sequence[int]) -> int:
-        return widths[0]
-
-    def is_wide(self, wide: Sequence[bool]) -> bool:  # noqa: ARG002
-        return True
 
     def kernel(self, kind: np.dtype[Any]) -> Kernel:  # noqa: ARG002
         def kernel(out: FloatArray | None, x: FloatArray) -> Any:
@@ -305,9 +266,6 @@ class Narrow(Operation):
     elementwise: ClassVar[bool] = True
     overwrites: ClassVar[bool] = True
 
-    def width(self, widths: Sequence[int]) -> int:
-        return widths[0]
-
     def is_wide(self, wide: Sequence[bool]) -> bool:  # noqa: ARG002
         return False
 
@@ -331,7 +289,3 @@ class Narrow(Operation):
             return out
 
         return kernel
-
-    @classmethod
-    def stacked(cls, parts: Sequence[Self]) -> Self | None:
-        return parts[0] if len({part.keep_positive for part in parts}) == 1 else None

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -211,6 +211,10 @@ def _checked_width(operation: Operation, sources: Sequence[int], widths: Sequenc
                 )
             if not _is_sound(parameter, field.name):
                 raise GraphError(f"{operation.name} has numbers in {field.name} that are not finite")
+        if get_origin(field.type) is Literal and parameter not in get_args(field.type):
+            raise GraphError(
+                f"{field.name} of {operation.name} must be one of {', '.join(get_args(field.type))}, not {parameter!r}"
+            )
         if isinstance(parameter, float) and not np.isfinite(parameter):
             raise GraphError(f"{operation.name} has {field.name} = {parameter}")
         for part in parameter if isinstance(parameter, tuple) else ():
@@ -230,10 +234,6 @@ def _is_sound(parameter: NDArray[Any], name: str) -> bool:
     # An infinite bound means no bound.
     unbounded = name in ("low", "high", "lower", "upper")
     return not np.isnan(parameter).any() if unbounded else bool(np.isfinite(parameter).all())
-
-
-if TYPE_CHECKING:
-    from calibrant.graph.map_graph import MapGraph
 
 
 # In smaller blocks, the overhead of matrix products dominates.
@@ -314,7 +314,7 @@ class Program:
     by_columns: bool
 
     @classmethod
-    def of(cls, graph: "MapGraph", kind: np.dtype[Any]) -> "Program":
+    def of(cls, graph: MapGraph, kind: np.dtype[Any]) -> "Program":
         """Compile a graph."""
         widths, wide = graph.widths, graph.is_wide
         wide_kind = np.dtype(np.float64)
@@ -475,7 +475,7 @@ def _check_out(out: Any, shape: tuple[int, int], kind: np.dtype[Any], scores: Fl
     raise ParameterError("out must not overlap with the predictions; pass another array.")
 
 
-def _needed(graph: "MapGraph") -> list[int]:
+def _needed(graph: MapGraph) -> list[int]:
     """Return the numbers of the results that the output depends on, in order."""
     needed = {len(graph.nodes)}
     for number in range(len(graph.nodes), 0, -1):
@@ -490,7 +490,7 @@ def _changes_nothing(operation: Any, kind: np.dtype[Any], source: np.dtype[Any])
     return is_cast and kind == source
 
 
-def _softmaxes_with_argmax(graph: "MapGraph", same: list[int]) -> dict[int, tuple[int, int]]:
+def _softmaxes_with_argmax(graph: MapGraph, same: list[int]) -> dict[int, tuple[int, int]]:
     """Return the arg-max restorations that are fused with the softmax before them, and the arguments of the fused kernel.
 
     The scores must be an increasing function of the reference, so that a clear maximum is the same class in both.
@@ -511,7 +511,7 @@ def _softmaxes_with_argmax(graph: "MapGraph", same: list[int]) -> dict[int, tupl
     return found
 
 
-def _increases(graph: "MapGraph", number: int, reference: int) -> bool:
+def _increases(graph: MapGraph, number: int, reference: int) -> bool:
     """Return whether a value is a non-decreasing function of the reference, the same for all columns, rounding included."""
     while number != reference:
         if number == 0:
@@ -531,7 +531,7 @@ def _increases(graph: "MapGraph", number: int, reference: int) -> bool:
 
 
 def _targets(
-    graph: "MapGraph",
+    graph: MapGraph,
     computed: list[int],
     taken: list[tuple[int, ...]],
     shares: list[int],
@@ -570,7 +570,7 @@ def _targets(
 
 
 def _places(
-    graph: "MapGraph", computed: list[int], shares: list[int], last_use: list[int], targets: list[int]
+    graph: MapGraph, computed: list[int], shares: list[int], last_use: list[int], targets: list[int]
 ) -> dict[int, int]:
     """Return the place in the workspace of every result that overwrites no other; those needed together have different ones."""
     owner = list(range(len(shares)))  # of the array of a result

@@ -49,6 +49,9 @@ class Operation(ABC):
     overwrites: ClassVar[bool] = False
     """Whether the kernel may write its result over its first value."""
 
+    widens: ClassVar[bool] = False
+    """Whether results are float64 whatever the arguments are."""
+
     rounds: ClassVar[bool] = True
     """Whether results are rounded; operations that select and compare numbers are exact."""
 
@@ -66,9 +69,12 @@ class Operation(ABC):
         if "name" in vars(cls):
             OPERATIONS[cls.name] = cls
 
-    @abstractmethod
     def width(self, widths: Sequence[int]) -> int:
-        """Return the width of the result; raises :class:`GraphError` if parameters and arguments do not fit."""
+        """Return the width of the result, that of the first argument unless overridden.
+
+        Raises :class:`GraphError` if parameters and arguments do not fit.
+        """
+        return widths[0]
 
     @property
     def n_scratch(self) -> int:
@@ -81,7 +87,7 @@ class Operation(ABC):
 
     def is_wide(self, wide: Sequence[bool]) -> bool:
         """Return whether the result is float64 regardless of the float type of the input, given the same of the arguments."""
-        return any(wide)
+        return self.widens or any(wide)
 
     def check(self) -> None:  # noqa: B027 (most parameters need to be finite only, which is checked for all)
         """Raise :class:`GraphError` for invalid parameters."""
@@ -90,11 +96,21 @@ class Operation(ABC):
     def stacked(cls, parts: Sequence[Self]) -> Self | None:
         """Return one operation that applies ``parts[j]`` to column j; None if there is none.
 
-        It combines the maps of K classes into one operation on K columns.
+        It combines the maps of K classes into one operation on K columns: arrays have one number per column, other
+        parameters must be equal.
         """
-        if not cls.elementwise or fields(cls):
+        if not cls.elementwise:
             return None
-        return parts[0]
+        parameters: dict[str, Any] = {}
+        for field in fields(cls):
+            values = [getattr(part, field.name) for part in parts]
+            if isinstance(values[0], np.ndarray):
+                parameters[field.name] = per_column(values)
+            elif len(set(values)) == 1:
+                parameters[field.name] = values[0]
+            else:
+                return None
+        return cls(**parameters)
 
     def described(self) -> str:
         """Return the operation in one line."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -41,10 +41,6 @@ class Restore(Operation):
 
     def is_wide(self, wide: Sequence[bool]) -> bool:
         return wide[0]
-
-    def check(self) -> None:
-        if self.kept not in get_args(Kept):
-            raise GraphError(f"nothing called {self.kept!r} can be restored")
 
     def kernel(self, kind: np.dtype[Any]) -> Kernel:  # noqa: ARG002
         restored = argmax_restored if self.kept == "argmax" else _order_restored
@@ -128,9 +124,6 @@ class CumulativeSum(Operation):
 
     name: ClassVar[str] = "cumulative-sum"
 
-    def width(self, widths: Sequence[int]) -> int:
-        return widths[0]
-
     def kernel(self, kind: np.dtype[Any]) -> Kernel:  # noqa: ARG002
         return lambda out, x: np.cumsum(x, axis=1, out=out)
 
@@ -143,9 +136,6 @@ class FirstOfLeast(Operation):
 
     name: ClassVar[str] = "first-of-least"
     rounds: ClassVar[bool] = False
-
-    def width(self, widths: Sequence[int]) -> int:
-        return widths[0]
 
     def check(self) -> None:
         if self.tolerance < 0:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import expit, logit
@@ -48,9 +48,6 @@ class Softmax(Operation):
 
     name: ClassVar[str] = "softmax"
     overwrites: ClassVar[bool] = True
-
-    def width(self, widths: Sequence[int]) -> int:
-        return widths[0]
 
     def kernel(self, kind: np.dtype[Any]) -> Kernel:  # noqa: ARG002
         return softmax_into
@@ -102,9 +99,6 @@ class LogSoftmax(Operation):
     name: ClassVar[str] = "log-softmax"
     overwrites: ClassVar[bool] = True
 
-    def width(self, widths: Sequence[int]) -> int:
-        return widths[0]
-
     def kernel(self, kind: np.dtype[Any]) -> Kernel:  # noqa: ARG002
         def kernel(out: FloatArray | None, x: FloatArray) -> Any:
             y = np.subtract(x, row_tops(x), out=out)
@@ -138,10 +132,6 @@ class RowReduce(Operation):
 
     def width(self, widths: Sequence[int]) -> int:  # noqa: ARG002
         return 1
-
-    def check(self) -> None:
-        if self.function not in get_args(Reduction):
-            raise GraphError(f"there is no reduction {self.function!r}")
 
     def kernel(self, kind: np.dtype[Any]) -> Kernel:  # noqa: ARG002
         function = REDUCTIONS[self.function]
@@ -329,10 +319,6 @@ class Normalise(Operation):
         if widths[0] != widths[1]:
             raise GraphError(f"normalise takes values of one width, not of {list(widths)}")
         return widths[0]
-
-    def check(self) -> None:
-        if self.how not in get_args(Normalisation):
-            raise GraphError(f"there is no normalisation {self.how!r}")
 
     def kernel(self, kind: np.dtype[Any]) -> Kernel:  # noqa: ARG002
         def kernel(out: FloatArray | None, values: FloatArray, fallback: FloatArray) -> Any:

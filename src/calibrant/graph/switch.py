@@ -30,6 +30,7 @@ class Switch(Operation):
     branch_of_column: NDArray[np.intp]
 
     name: ClassVar[str] = "switch"
+    widens: ClassVar[bool] = True
     rounds: ClassVar[bool] = False
     n_values: ClassVar[int | None] = 2
 
@@ -42,9 +43,6 @@ class Switch(Operation):
         if numbers.shape != (widths[1],) or numbers.min() < 0 or numbers.max() >= len(self.branches):
             raise GraphError("switch has columns without a branch")
         return outputs.pop()
-
-    def is_wide(self, wide: Sequence[bool]) -> bool:  # noqa: ARG002
-        return True
 
     @property
     def needs_all_rows(self) -> bool:  # type: ignore[override]

@@ -468,8 +468,5 @@ class Opaque(Operation):
     name: ClassVar[str] = "opaque"
     needs_all_rows: ClassVar[bool] = True
 
-    def width(self, widths: Sequence[int]) -> int:
-        return widths[0]
-
     def kernel(self, kind: np.dtype[Any]) -> Kernel:  # noqa: ARG002
         return lambda out, x: self.function(x)  # noqa: ARG005

@@ -45,6 +45,7 @@ class TreeMeans(Operation):
     values: Vector
 
     name: ClassVar[str] = "tree-means"
+    widens: ClassVar[bool] = True
     axes: ClassVar[Mapping[str, tuple[int, ...]]] = {"children": (2,), "values": (2,)}
 
     def width(self, widths: Sequence[int]) -> int:
@@ -53,9 +54,6 @@ class TreeMeans(Operation):
         if len(self.columns) and int(self.columns.max()) >= widths[0]:
             raise GraphError(f"tree-means looks at columns that a value of width {widths[0]} does not have")
         return int(self.values.shape[1])
-
-    def is_wide(self, wide: Sequence[bool]) -> bool:  # noqa: ARG002
-        return True
 
     @property
     def n_scratch(self) -> int:
