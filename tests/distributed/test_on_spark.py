@@ -12,7 +12,7 @@ import pytest
 from partitions_of_rows import LOGITS, PROMISED, given, promised, rows, table_of, tables_of, theta, written
 
 from calibrant import TemperatureScaling, registry
-from calibrant.distributed import evaluate, fit, on_spark, predict_proba
+from calibrant.distributed import clusters, evaluate, fit, predict_proba
 from calibrant.distributed.clusters import SPARK_MERGED_AT_ONCE
 from calibrant.errors import LabelError, PartitionError
 
@@ -84,7 +84,7 @@ def test_number_and_order_of_partitions_do_not_matter(most, n_partitions, sessio
     """By the label, some of five partitions are empty; with more than two, sums are merged on the executors first."""
     logits, labels = rows(900)
     expected = theta(TemperatureScaling().fit(given(logits), labels))
-    monkeypatch.setattr(on_spark, "SPARK_MERGED_AT_ONCE", most)
+    monkeypatch.setattr(clusters, "SPARK_MERGED_AT_ONCE", most)
     frame = frame_of(session, logits, labels).repartition(n_partitions, "y").cache()
     fitted = fit(TemperatureScaling(), frame, **LOGITS)
     assert fitted.inverse_temperature_ == pytest.approx(expected[0], abs=1e-8)
