@@ -38,17 +38,6 @@ class FitCost:
     Exponents are those of the dominant operation; the constant was measured at 1,000 to 4,000 rows of 10 classes on one core. The
     order of magnitude is right, no more.
 
-    Attributes
-    ----------
-    seconds : float
-        c, seconds for 1,000 rows of 10 classes.
-    rows, classes : float
-        a and b.
-    linear_from : float
-        Number of rows from which on the time is proportional to it, such as where no more rows are judged.
-    copies : float
-        Peak memory beside the predictions, in multiples of a float64 matrix of their shape.
-
     Examples
     --------
     >>> FitCost(0.1, rows=2.0, classes=1.0).of(10_000, 20)
@@ -57,11 +46,12 @@ class FitCost:
     1.0
     """
 
-    seconds: float
-    rows: float = 1.0
+    seconds: float  # c, seconds for 1,000 rows of 10 classes
+    rows: float = 1.0  # a and b
     classes: float = 1.0
+    # Number of rows from which on the time is proportional to it, such as where no more rows are judged
     linear_from: float = inf
-    copies: float = 0.0
+    copies: float = 0.0  # Peak memory beside the predictions, in multiples of a float64 matrix of their shape
 
     def of(self, n_rows: float, n_classes: int) -> float:
         """Return the expected seconds."""
@@ -76,30 +66,14 @@ class FitCost:
 
 @dataclass(frozen=True)
 class FitPart:
-    """Fits of one part of a composition.
+    """Fits of one part of a composition."""
 
-    Attributes
-    ----------
-    cost : Cost or None
-        Of one fit; None for one that takes no time worth mentioning.
-    times : float
-        Number of fits.
-    share : float
-        Of the rows that each of them has.
-    one_vs_rest : bool
-        Whether there is one fit of two classes for every class.
-    n_classes : int or None
-        Number of classes of a fit if it is not that of all.
-    most_rows : float
-        How many rows it has at most.
-    """
-
-    cost: Cost | None
-    times: float = 1.0
-    share: float = 1.0
-    one_vs_rest: bool = False
-    n_classes: int | None = None
-    most_rows: float = inf
+    cost: Cost | None  # Of one fit; None for one that takes no time worth mentioning
+    times: float = 1.0  # Number of fits
+    share: float = 1.0  # Of the rows that each of them has
+    one_vs_rest: bool = False  # Whether there is one fit of two classes for every class
+    n_classes: int | None = None  # Number of classes of a fit if it is not that of all
+    most_rows: float = inf  # How many rows it has at most
 
 
 @dataclass(frozen=True)

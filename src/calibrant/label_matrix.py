@@ -20,15 +20,6 @@ __all__ = ["LabelOutcomes", "LabelScores", "parse_labelled"]
 class LabelScores:
     """Scores of n rows for L labels, each a probability or log-odds of its own.
 
-    Attributes
-    ----------
-    scores : ndarray of shape (n, L)
-        Probabilities of the labels, or their log-odds; float32 or float64, read-only.
-    space : Space
-        Which of the two.
-    names : tuple of str or None
-        Names of the labels, from a data frame.
-
     Examples
     --------
     >>> scores = LabelScores.parse([[0.2, 0.9], [0.4, 0.7]])
@@ -37,9 +28,10 @@ class LabelScores:
            [0.3, 0.7]])
     """
 
+    # (n, L): probabilities of the labels, or their log-odds; float32 or float64, read-only
     scores: FloatArray
-    space: Space
-    names: tuple[str, ...] | None = None
+    space: Space  # Which of the two
+    names: tuple[str, ...] | None = None  # Names of the labels, from a data frame
 
     @classmethod
     def parse(cls, X: Any, space: str = "probabilities") -> Self:
@@ -105,17 +97,10 @@ class LabelScores:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelOutcomes:
-    """Which labels n rows have, with missing entries, and the weights of the rows.
+    """Which labels n rows have, with missing entries, and the weights of the rows."""
 
-    Attributes
-    ----------
-    outcomes : ndarray of shape (n, L)
-        1 if the row has the label, 0 if not, NaN if the outcome is missing.
-    weights : ndarray of shape (n,) or None
-    """
-
-    outcomes: Float64Array
-    weights: Float64Array | None = None
+    outcomes: Float64Array  # (n, L); 1 if the row has the label, 0 if not, NaN if the outcome is missing
+    weights: Float64Array | None = None  # (n,)
 
     @classmethod
     def parse(cls, Y: Any, scores: LabelScores, sample_weight: Any = None) -> Self:

@@ -16,21 +16,11 @@ __all__ = ["LabelledOutput", "parse_outputs", "predictions_of_outputs"]
 
 @dataclass(frozen=True, eq=False)
 class LabelledOutput:
-    """One output: the rows with a known label and a positive weight, and their labelled predictions.
+    """One output: the rows with a known label and a positive weight, and their labelled predictions."""
 
-    Attributes
-    ----------
-    rows : ndarray of shape (m,)
-        Numbers of the rows.
-    predictions : Predictions
-        Predictions of all rows.
-    data : LabelledPredictions
-        The rows with a known label and a positive weight.
-    """
-
-    rows: NDArray[np.intp]
-    predictions: Predictions
-    data: LabelledPredictions
+    rows: NDArray[np.intp]  # (m,): numbers of the rows
+    predictions: Predictions  # Predictions of all rows
+    data: LabelledPredictions  # The rows with a known label and a positive weight
 
 
 def parse_outputs(X: Any, Y: Any, sample_weight: Any = None) -> tuple[list[LabelledOutput], list[str] | None]:

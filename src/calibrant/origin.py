@@ -23,33 +23,17 @@ class Origin:
     """Container of predictions other than a NumPy matrix: a tensor, an array with more axes, or a data frame.
 
     A NumPy matrix of float32 or float64 has no origin.
-
-    Attributes
-    ----------
-    library : str or None
-        Module of the arrays, such as "torch" or "jax.numpy"; None for NumPy and data frames.
-    dtype, device : Any
-        Type and device of the array; None for no conversion.
-    shape : tuple of int or None
-        Lengths of all axes without the class axis; None for rows (n, K).
-    class_axis : int
-        Position of the class axis.
-    columns : list or None
-        Names of the columns of a data frame.
-    index : Any
-        Index of a pandas frame.
-    backend : str or None
-        Library of a data frame.
     """
 
+    # Module of the arrays, such as "torch" or "jax.numpy"; None for NumPy and data frames
     library: str | None = None
-    dtype: Any = None
+    dtype: Any = None  # Type and device of the array; None for no conversion
     device: Any = None
-    shape: tuple[int, ...] | None = None
-    class_axis: int = -1
-    columns: list[Any] | None = None
-    index: Any = None
-    backend: str | None = None
+    shape: tuple[int, ...] | None = None  # Lengths of all axes without the class axis; None for rows (n, K)
+    class_axis: int = -1  # Position of the class axis
+    columns: list[Any] | None = None  # Names of the columns of a data frame
+    index: Any = None  # Index of a pandas frame
+    backend: str | None = None  # Library of a data frame
 
     @classmethod
     def of(cls, X: Any) -> "Origin | None":

@@ -23,18 +23,10 @@ COMMANDS = {
 
 
 class Project(NamedTuple):
-    """Options that a project file sets.
-
-    Attributes
-    ----------
-    path : Path
-        The file.
-    options : dict
-        Values by the name of the option.
-    """
+    """Options that a project file sets."""
 
     path: Path
-    options: dict[str, Any]
+    options: dict[str, Any]  # Values by the name of the option
 
     def defaults(self) -> dict[str, dict[str, Any]]:
         """Return the default options of every command, as click expects them."""

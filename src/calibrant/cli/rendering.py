@@ -72,23 +72,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Result:
-    """Result of a command.
+    """Result of a command."""
 
-    Attributes
-    ----------
-    heading : str
-        One line that describes the input.
-    sections : tuple of Section
-    notes : tuple of str
-        Sentences below the tables.
-    facts : dict
-        Further entries of the JSON output.
-    """
-
-    heading: str
+    heading: str  # One line that describes the input
     sections: tuple[Section, ...]
-    notes: tuple[str, ...] = ()
-    facts: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  # Sentences below the tables
+    facts: dict[str, Any] = field(default_factory=dict)  # Further entries of the JSON output
 
 
 WIDTH = 80

@@ -39,16 +39,10 @@ class Task(Generic[State]):
     """What is computed of every piece of rows: a contribution, or None of rows that do not count.
 
     A task travels to the workers, so whatever it refers to can be pickled.
-
-    Attributes
-    ----------
-    layout : Layout
-        The columns that are read.
-    contribution : callable
-        From a :class:`~calibrant.distributed.layout.Piece` to a partial result.
     """
 
-    layout: Layout
+    layout: Layout  # The columns that are read
+    # From a :class:`~calibrant.distributed.layout.Piece` to a partial result
     contribution: Callable[[Piece], State | None]
 
 
@@ -60,15 +54,9 @@ class Failure:
 
 
 class Engine(ABC):
-    """Where the partitions are and who works on them.
+    """Where the partitions are and who works on them."""
 
-    Attributes
-    ----------
-    schema : pyarrow.Schema
-        Columns of all partitions.
-    """
-
-    schema: Any
+    schema: Any  # Columns of all partitions
 
     @abstractmethod
     def partials(self, task: Task[State]) -> Iterable[State | Failure | None]:
@@ -251,23 +239,12 @@ def as_arrow(frame: Any, names: Sequence[str] | None = None) -> Any:
 
 @dataclass(frozen=True)
 class FileRows:
-    """Rows of a file, or of one row group of a Parquet file.
-
-    Attributes
-    ----------
-    fragment : pyarrow.dataset.Fragment
-    schema : pyarrow.Schema
-        That of the data set, for columns that are part of the path.
-    where : str
-        The path.
-    first : int
-        Number of rows in the file before this row group.
-    """
+    """Rows of a file, or of one row group of a Parquet file."""
 
     fragment: Any
-    schema: Any
+    schema: Any  # That of the data set, for columns that are part of the path
     where: str
-    first: int = 0
+    first: int = 0  # Number of rows in the file before this row group
 
     def __call__(self, layout: Layout) -> Iterator[Piece]:
         """Read the rows in pieces."""

@@ -240,30 +240,16 @@ class EventLevels:
 
     Up to ``limit`` different scores are kept as they are. Of more, the log-odds are rounded to multiples of ``width``.
     What becomes of a set of rows does not depend on how it was divided.
-
-    Attributes
-    ----------
-    limit : int
-    width : float
-        Width of a cell of log-odds.
-    scores : ndarray of complex, shape (m,)
-        Score of the event, and that of its complement as the imaginary part; log-odds for cells.
-    weights : ndarray of shape (m, 2)
-        Weight of the rows without the event, and with it.
-    rounded : bool
-        Whether these are cells.
-    is_logits : bool
-    floor : float
-        For logarithms of zeros.
     """
 
     limit: int
-    width: float
+    width: float  # Width of a cell of log-odds
+    # Score of the event, and that of its complement as the imaginary part; log-odds for cells
     scores: NDArray[np.complex128]
-    weights: NDArray[np.float64]
-    rounded: bool
+    weights: NDArray[np.float64]  # (m, 2): weight of the rows without the event, and with it
+    rounded: bool  # Whether these are cells
     is_logits: bool
-    floor: float
+    floor: float  # For logarithms of zeros
 
     @classmethod
     def of(

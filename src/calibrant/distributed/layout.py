@@ -22,20 +22,11 @@ PIECE_ENTRIES = 2**20  # scores that are parsed at a time
 
 @dataclass(frozen=True)
 class Piece:
-    """Some consecutive rows of a partition.
-
-    Attributes
-    ----------
-    table : pyarrow.RecordBatch
-    where : str
-        File or partition, for messages.
-    first : int
-        Number of rows of it before these.
-    """
+    """Some consecutive rows of a partition."""
 
     table: Any
-    where: str
-    first: int
+    where: str  # File or partition, for messages
+    first: int  # Number of rows of it before these
 
     def place(self, row: int) -> str:
         """Return where a row of this piece is, counted from one."""
@@ -44,27 +35,15 @@ class Piece:
 
 @dataclass(frozen=True)
 class Layout:
-    """Names of the columns and the meaning of the scores.
+    """Names of the columns and the meaning of the scores."""
 
-    Attributes
-    ----------
-    scores : tuple of str
-        Score columns, one per class, or a single one of the second class of two.
-    space : Space
-    label, weight, key : str or None
-    dtype : str
-        Float type of the scores: float32 if all columns are at most that, else float64.
-    others : tuple of str
-        Further columns that are read.
-    """
-
-    scores: tuple[str, ...]
+    scores: tuple[str, ...]  # Score columns, one per class, or a single one of the second class of two
     space: Space
     label: str | None = None
     weight: str | None = None
     key: str | None = None
-    dtype: str = "float64"
-    others: tuple[str, ...] = ()
+    dtype: str = "float64"  # Float type of the scores: float32 if all columns are at most that, else float64
+    others: tuple[str, ...] = ()  # Further columns that are read
 
     @property
     def names(self) -> list[str]:

@@ -64,27 +64,14 @@ def parts_of_rows(data: LabelledPredictions, n_parts: int) -> NDArray[np.intp]:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """How workers make labelled predictions of a piece of rows; a value that can be pickled.
-
-    Attributes
-    ----------
-    layout : Layout
-    classes : ndarray of shape (K,)
-    floor : float
-    largest_weight : float
-        Of all rows.
-    folds : tuple of Fold
-        Which rows are kept.
-    changes : tuple of callable
-        What is done to every batch, in this order.
-    """
+    """How workers make labelled predictions of a piece of rows; a value that can be pickled."""
 
     layout: Layout
-    classes: NDArray[Any]
+    classes: NDArray[Any]  # (K,)
     floor: float
-    largest_weight: float
-    folds: tuple[Fold, ...] = ()
-    changes: tuple[Change, ...] = ()
+    largest_weight: float  # Of all rows
+    folds: tuple[Fold, ...] = ()  # Which rows are kept
+    changes: tuple[Change, ...] = ()  # What is done to every batch, in this order
 
     def __call__(self, piece: Piece) -> LabelledPredictions | None:
         """Return the rows, or None if none of them counts."""
@@ -459,29 +446,14 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Survey:
-    """What was seen of some rows; two of them add up.
+    """What was seen of some rows; two of them add up."""
 
-    Attributes
-    ----------
-    n_rows : int
-        Rows of positive weight.
-    labels : dict
-        :class:`Seen` for every label.
-    smallest : float
-        Smallest positive probability.
-    has_zero : bool
-    weight_range : tuple of float
-        Smallest and largest positive weight.
-    scores : ndarray of shape (1, K)
-        One of the rows.
-    """
-
-    n_rows: int
-    labels: dict[str | int, Seen]
-    smallest: float
+    n_rows: int  # Rows of positive weight
+    labels: dict[str | int, Seen]  # :class:`Seen` for every label
+    smallest: float  # Smallest positive probability
     has_zero: bool
-    weight_range: tuple[float, float]
-    scores: FloatArray = field(repr=False)
+    weight_range: tuple[float, float]  # Smallest and largest positive weight
+    scores: FloatArray = field(repr=False)  # (1, K): one of the rows
 
     def __add__(self, other: Self) -> Self:
         labels = dict(self.labels)

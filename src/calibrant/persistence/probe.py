@@ -29,18 +29,10 @@ SECONDS_PER_MEGABYTE = 1.0
 
 @dataclass(frozen=True)
 class Probe:
-    """Probe rows and their calibrated probabilities.
+    """Probe rows and their calibrated probabilities."""
 
-    Attributes
-    ----------
-    inputs : ndarray of shape (r, K)
-        Scores in the space of the fit.
-    outputs : ndarray of shape (r, K) or None
-        Calibrated probabilities; None if the predictions are random.
-    """
-
-    inputs: FloatArray
-    outputs: FloatArray | None
+    inputs: FloatArray  # (r, K): scores in the space of the fit
+    outputs: FloatArray | None  # (r, K): calibrated probabilities; None if the predictions are random
 
     @classmethod
     def of(cls, calibrator: Calibrator) -> "Probe":

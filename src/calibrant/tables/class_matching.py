@@ -28,24 +28,14 @@ Label = str | int
 
 @dataclass(frozen=True)
 class ClassMatch:
-    """Result of matching labels to columns.
+    """Result of matching labels to columns."""
 
-    Attributes
-    ----------
-    classes : ndarray of shape (K,)
-        Name of every column for :class:`~calibrant.Predictions`: the class, or the column name if labels are column
-        numbers.
-    integers : bool
-        Whether labels are integers, possibly stored as text.
-    note : str or None
-        Message to the user if columns were matched by order rather than by name.
-    by_order : bool
-        Whether columns were matched in sorted order, so that their names are not those of the classes.
-    """
-
+    # (K,): name of every column for :class:`~calibrant.Predictions`: the class, or the column name if labels
+    # are column numbers
     classes: NDArray[Any]
-    integers: bool
-    note: str | None = None
+    integers: bool  # Whether labels are integers, possibly stored as text
+    note: str | None = None  # Message to the user if columns were matched by order rather than by name
+    # Whether columns were matched in sorted order, so that their names are not those of the classes
     by_order: bool = False
 
     def is_same(self, other: "ClassMatch") -> bool:

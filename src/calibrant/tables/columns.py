@@ -38,24 +38,14 @@ FEWEST_ROWS = 3  # the predictions 0 and 1 of two rows are distinct integers too
 
 @dataclass(frozen=True)
 class ScoreColumns:
-    """Score columns, in the order of the file or of the request.
+    """Score columns, in the order of the file or of the request."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        The columns; for a file of arrays, the array of all scores.
-    classes : tuple of str
-        Classes according to the columns: their names, the match of ``*`` in a pattern, or numbers.
-    left_out : tuple of str
-        Numeric columns that are not score columns by default, since they look like row numbers.
-    is_default : bool
-        Whether the columns are the default ones.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # The columns; for a file of arrays, the array of all scores
+    # Classes according to the columns: their names, the match of ``*`` in a pattern, or numbers
     classes: tuple[str, ...]
+    # Numeric columns that are not score columns by default, since they look like row numbers
     left_out: tuple[str, ...] = ()
-    is_default: bool = False
+    is_default: bool = False  # Whether the columns are the default ones
 
     @property
     def in_file(self) -> tuple[str, ...]:

@@ -25,21 +25,11 @@ PLACEHOLDER = "{label}"
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """Rows of a file with several class labels.
+    """Rows of a file with several class labels."""
 
-    Attributes
-    ----------
-    predictions : list of Predictions
-        Predictions for every label, all of the same rows.
-    labels : list of ndarray of shape (n,)
-        Classes as text or integers; None where a label is missing.
-    notes : list of str
-        Messages to the user.
-    """
-
-    predictions: list[Predictions]
-    labels: list[NDArray[Any]]
-    notes: list[str]
+    predictions: list[Predictions]  # Predictions for every label, all of the same rows
+    labels: list[NDArray[Any]]  # (n,): classes as text or integers; None where a label is missing
+    notes: list[str]  # Messages to the user
 
 
 def output_columns(

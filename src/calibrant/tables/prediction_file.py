@@ -66,21 +66,11 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class CodedRows:
-    """A batch of rows with column numbers as labels.
+    """A batch of rows with column numbers as labels."""
 
-    Attributes
-    ----------
-    n_rows : int
-        Number of rows, including those of weight zero.
-    data : LabelledPredictions or None
-        The rows of positive weight; None if there are none.
-    groups : Names or None
-        Groups of the rows in ``data``.
-    """
-
-    n_rows: int
-    data: LabelledPredictions | None
-    groups: Names | None
+    n_rows: int  # Number of rows, including those of weight zero
+    data: LabelledPredictions | None  # The rows of positive weight; None if there are none
+    groups: Names | None  # Groups of the rows in ``data``
 
 
 class _MatchChangedError(Exception):

@@ -37,27 +37,13 @@ UNREADABLE = (FileFormatError, LabelError, PredictionError, WeightError)
 
 @dataclass(frozen=True)
 class Roles:
-    """Columns with the labels and the scores, and the space of the scores.
+    """Columns with the labels and the scores, and the space of the scores."""
 
-    Attributes
-    ----------
-    label : str
-        Column or array with the labels.
-    columns : str, ScoreColumns or None
-        The score columns; None for the default of the source.
-    space : Space or None
-        None if neither names nor values tell.
-    reason : str
-        What tells the space; empty if it was given.
-    limits : tuple of float or None
-        Smallest and largest score in the first rows.
-    """
-
-    label: str
-    columns: str | ScoreColumns | None
-    space: Space | None
-    reason: str = ""
-    limits: tuple[float, float] | None = None
+    label: str  # Column or array with the labels
+    columns: str | ScoreColumns | None  # The score columns; None for the default of the source
+    space: Space | None  # None if neither names nor values tell
+    reason: str = ""  # What tells the space; empty if it was given
+    limits: tuple[float, float] | None = None  # Smallest and largest score in the first rows
 
 
 def find_roles(

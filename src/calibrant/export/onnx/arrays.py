@@ -19,21 +19,13 @@ COLUMNS = 1  # the axis along a row
 
 @dataclass(eq=False)
 class Nodes:
-    """A list of ONNX nodes: the model, or the body of a loop or branch.
+    """A list of ONNX nodes: the model, or the body of a loop or branch."""
 
-    Attributes
-    ----------
-    nodes : list of tuple
-        Operator, names of inputs, names of outputs, attributes; an attribute may be a :class:`Nodes`.
-    inputs, outputs : list of Symbol
-        For bodies.
-    is_loop : bool
-        Whether the inputs start with a number and a condition and the outputs with a condition, all scalars.
-    """
-
+    # Operator, names of inputs, names of outputs, attributes; an attribute may be a :class:`Nodes`
     nodes: list[tuple[str, list[str], list[str], dict[str, Any]]] = field(default_factory=list)
-    inputs: list["Symbol"] = field(default_factory=list)
+    inputs: list["Symbol"] = field(default_factory=list)  # For bodies
     outputs: list["Symbol"] = field(default_factory=list)
+    # Whether the inputs start with a number and a condition and the outputs with a condition, all scalars
     is_loop: bool = False
 
 

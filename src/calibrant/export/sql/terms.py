@@ -80,15 +80,9 @@ def text_of(pattern: str, *terms: Term) -> Term:
 
 @dataclass
 class Query:
-    """A query in stages: each computes columns from those of earlier stages.
+    """A query in stages: each computes columns from those of earlier stages."""
 
-    Attributes
-    ----------
-    most_characters : int
-        Maximum size of the query.
-    """
-
-    most_characters: int
+    most_characters: int  # Maximum size of the query
     levels: dict[str, int] = field(default_factory=dict)
     definitions: dict[str, Term] = field(default_factory=dict)
     n_characters: int = 0

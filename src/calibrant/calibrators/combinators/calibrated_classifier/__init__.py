@@ -46,27 +46,14 @@ __all__ = ["CalibratedClassifier"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HeldOut:
-    """A trained estimator and its predictions for held-out rows.
+    """A trained estimator and its predictions for held-out rows."""
 
-    Attributes
-    ----------
-    estimator : classifier
-        Trained on other rows.
-    response : str
-        The prediction method.
-    rows : ndarray of shape (m,)
-        The held-out rows whose class the estimator knows.
-    predictions : Predictions of m rows
-        For all K classes.
-    unknown_rows : ndarray
-        The held-out rows of a class that was absent from training. They are excluded: the estimator always gives
-        their class probability 0, which would dominate the log-loss without information on other errors.
-    """
-
-    estimator: Any
-    response: str
-    rows: IntArray
-    predictions: Predictions
+    estimator: Any  # Trained on other rows
+    response: str  # The prediction method
+    rows: IntArray  # (m,): the held-out rows whose class the estimator knows
+    predictions: Predictions  # For all K classes
+    # The held-out rows of a class that was absent from training. They are excluded: the estimator always
+    # gives their class probability 0, which would dominate the log-loss without information on other errors.
     unknown_rows: IntArray
 
 

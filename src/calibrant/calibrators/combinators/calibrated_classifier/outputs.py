@@ -43,23 +43,12 @@ def has_several_outputs(y: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class OutputPairs:
-    """Estimators with several outputs, and the calibrators of their predictions.
+    """Estimators with several outputs, and the calibrators of their predictions."""
 
-    Attributes
-    ----------
-    classes : list of ndarray
-        Classes of every output.
-    is_multilabel : bool
-        Whether outputs are labels that a row has or has not.
-    pairs : list of (estimator, calibrator)
-    response : str
-        The prediction method.
-    """
-
-    classes: list[NDArray[Any]]
-    is_multilabel: bool
+    classes: list[NDArray[Any]]  # Classes of every output
+    is_multilabel: bool  # Whether outputs are labels that a row has or has not
     pairs: list[tuple[Any, Any]]
-    response: str
+    response: str  # The prediction method
 
     @classmethod
     def fitted(

@@ -29,32 +29,17 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TrainingRows:
-    """Features, labels and weights of n rows.
+    """Features, labels and weights of n rows."""
 
-    Attributes
-    ----------
-    X : array, frame or sparse matrix of n rows
-        Passed on to the estimator as it is.
-    y : ndarray of shape (n,)
-        Labels as the estimator sees them.
-    classes : ndarray of shape (K,)
-        All labels, sorted.
-    codes : ndarray of shape (n,)
-        Position of every label in ``classes``.
-    weights : ndarray of shape (n,) or None
-        Weights in the calibration; those of the estimator are among ``fit_parameters``.
-    fit_parameters : dict
-        Passed on to the estimator's ``fit``; what has n rows is split like ``X``.
-    groups : ndarray of shape (n,) or None
-        Which rows belong together, for calibrators that hold rows out themselves.
-    """
-
-    X: Any
-    y: NDArray[Any]
-    classes: NDArray[Any]
-    codes: NDArray[np.intp]
+    X: Any  # Passed on to the estimator as it is
+    y: NDArray[Any]  # (n,): labels as the estimator sees them
+    classes: NDArray[Any]  # (K,): all labels, sorted
+    codes: NDArray[np.intp]  # (n,): position of every label in ``classes``
+    # (n,): weights in the calibration; those of the estimator are among ``fit_parameters``
     weights: NDArray[np.float64] | None
+    # Passed on to the estimator's ``fit``; what has n rows is split like ``X``
     fit_parameters: dict[str, Any]
+    # (n,): which rows belong together, for calibrators that hold rows out themselves
     groups: NDArray[Any] | None = None
 
     @classmethod

@@ -39,20 +39,11 @@ class ArrowCurvature:
               \end{pmatrix}
 
     Its inverse costs O(L m^2) through the Schur complement :math:`A - \sum_l B_l C_l^{-1} B_l^\top`.
-
-    Attributes
-    ----------
-    shared : ndarray of shape (Q, Q)
-        A.
-    mixed : ndarray of shape (L, Q, 2)
-        B.
-    own : ndarray of shape (L, 2, 2)
-        C.
     """
 
-    shared: Matrix
-    mixed: Cube
-    own: Cube
+    shared: Matrix  # (Q, Q); A
+    mixed: Cube  # (L, Q, 2); B
+    own: Cube  # (L, 2, 2); C
 
     @classmethod
     def of_block(
@@ -206,20 +197,12 @@ TOLERANCE, SEARCH_TOLERANCE = 1e-9, 1e-5  # nats
 
 @dataclass(frozen=True, eq=False)
 class SharedFit:
-    """The fitted map of several labels.
+    """The fitted map of several labels."""
 
-    Attributes
-    ----------
-    calibrators : list of PiecewiseLinearCalibration
-        The map of every label.
-    strength : float
-        Penalty of slopes and shifts of the labels.
-    strengths, losses : ndarray of shape (S,)
-        Strengths that were compared, and their cross-validated log-loss per outcome; empty if the strength was given.
-    """
-
-    calibrators: list[Calibrator]
-    strength: float
+    calibrators: list[Calibrator]  # The map of every label
+    strength: float  # Penalty of slopes and shifts of the labels
+    # (S,): strengths that were compared, and their cross-validated log-loss per outcome; empty if the
+    # strength was given
     strengths: Float64Array
     losses: Float64Array
 
