@@ -37,7 +37,7 @@ LAYERS = [
         "agreement",
     },
     {"numerics"},
-    {"space", "origin", "predictions", "labels", "labelled_predictions", "label_matrix", "label_outputs"},
+    {"space", "origin", "predictions", "labels", "labelled_predictions", "label_matrix"},
     {"graph"},
     {"objective", "solvers", "binning"},
     {"calibrator", "batches"},

@@ -22,7 +22,7 @@ from calibrant import (
     TemperatureScaling,
     registry,
 )
-from calibrant.calibrators.combinators.multilabel.shared_map import LabelMap, label_penalty
+from calibrant.calibrators.combinators.multilabel import LabelMap, label_penalty
 from calibrant.calibrators.monotone.piecewise_linear import SegmentMaps
 from calibrant.errors import (
     FileFormatError,

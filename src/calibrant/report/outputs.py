@@ -11,7 +11,7 @@ from calibrant.arrays import FloatArray
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators import MultioutputCalibration
 from calibrant.errors import LabelError, ParameterError
-from calibrant.label_outputs import LabelledOutput, parse_outputs
+from calibrant.label_matrix import LabelledOutput, parse_outputs
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics import accuracy, brier_score, confidence_ece, log_loss
 from calibrant.notices import gathered

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Calibrator
 from calibrant.errors import ParameterError, PredictionError
-from calibrant.label_outputs import LabelledOutput, parse_outputs, predictions_of_outputs
+from calibrant.label_matrix import LabelledOutput, parse_outputs, predictions_of_outputs
 from calibrant.notices import gathered
 
 __all__ = ["MultioutputCalibration"]
