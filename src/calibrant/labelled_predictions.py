@@ -201,13 +201,8 @@ class LabelledPredictions:
     def with_bounded_weights(self, largest: float | None = None) -> Self:
         """Return the same rows with weights within ``SMALLEST_WEIGHT`` and ``LARGEST_WEIGHT``.
 
-        Parameters
-        ----------
-        largest : float, optional
-            The largest weight of all rows of a fit; by default that of these rows.
+        ``largest`` is the largest weight of all rows of a fit, by default that of these rows.
 
-        Examples
-        --------
         >>> data = LabelledPredictions.parse([[0.5, 0.5]], [0], [1.0])
         >>> data.with_bounded_weights(1e16).weights
         array([10000.])

@@ -184,16 +184,8 @@ def frame_of(rows: FloatArray, columns: list[Any], backend: str, index: Any = No
 def in_container(rows: FloatArray, origin: Origin | None, container: str, labels: NDArray[Any]) -> Any:
     """Return probabilities (n, K) in the container that :meth:`calibrant.Calibrator.set_output` chose.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n, K)
-        Probabilities.
-    origin : Origin or None
-        What the predictions were.
-    container : {"default", "same", "pandas", "polars"}
-        "default" is the array or tensor type of the predictions.
-    labels : ndarray of shape (K,)
-        Names of the columns of a data frame if the predictions had none.
+    "default" is the array or tensor type of the predictions. A data frame has the column names of the predictions, or the
+    ``labels``.
     """
     backend = container if container in ("pandas", "polars") else None
     if container == "same" and origin is not None:

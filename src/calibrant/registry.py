@@ -11,7 +11,7 @@ from sklearn.base import clone
 from calibrant.calibrator import Calibrator
 from calibrant.errors import ParameterError
 
-__all__ = ["about", "calibrator_class", "calibrator_classes", "calibrators", "make", "metrics"]
+__all__ = ["about", "calibrator_class", "calibrator_classes", "calibrators", "make", "metrics", "unfitted"]
 
 ENTRY_POINT_GROUP = "calibrant.calibrators"
 
@@ -144,6 +144,15 @@ def make(name: str, **parameters: Any) -> Calibrator:
         )
     # A copy, so that nobody can change the preset of all that are made later.
     return cls(**{**clone(preset, safe=False), **parameters})
+
+
+def unfitted(method: Any) -> Calibrator:
+    """Return a new calibrator from a registry name, or a clone of a calibrator."""
+    if isinstance(method, str):
+        return make(method)
+    if not isinstance(method, Calibrator):
+        raise ParameterError(f"method must be a registry name or an unfitted Calibrator, not {method!r}.")
+    return clone(method)  # type: ignore[no-any-return]
 
 
 def about(calibrator: Calibrator, *, parameters_too: bool = True) -> str:

@@ -28,12 +28,7 @@ PARTIAL = "place long, part binary"
 
 
 class OnSpark(Engine):
-    """Partitions of a Spark data frame; partial results are merged in a tree on the executors.
-
-    Parameters
-    ----------
-    frame : pyspark.sql.DataFrame
-    """
+    """Partitions of a Spark data frame; partial results are merged in a tree on the executors."""
 
     def __init__(self, frame: Any) -> None:
         self.frame = frame
@@ -163,15 +158,8 @@ DASK_MERGED_AT_ONCE = 8
 class OnDask(Engine):
     """Partitions that workers of Dask hold or make; partial results are merged in a tree there.
 
-    The cluster is that of the current client; without one, threads of this process.
-
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-    partitions : list
-        Delayed frames, or functions that read the pieces of a partition on a worker.
-    names : list of str
-        What messages call them.
+    Partitions are delayed frames, or functions that read the pieces on a worker. The cluster is that of the current client;
+    without one, threads of this process.
     """
 
     def __init__(self, schema: Any, partitions: list[Any], names: list[str]) -> None:

@@ -176,11 +176,7 @@ Pieces = Callable[[Layout], Iterator[Piece]]
 class InProcess(Engine):
     """Partitions that are read in this process, several at a time in threads.
 
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-    partitions : sequence of callable
-        Each returns the pieces of one partition for a layout, anew with every call, and has a ``where``.
+    Each has a ``where``, and returns its pieces for a layout, again with every call.
     """
 
     def __init__(self, schema: Any, partitions: Sequence[Any]) -> None:

@@ -206,18 +206,7 @@ def layout_of(
     weight: str | None = None,
     key: str | None = None,
 ) -> Layout:
-    """Find the columns in a schema.
-
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-    columns : str or sequence of str
-        Score columns by name, or a pattern such as ``p_*``.
-    space : {"probabilities", "logits"}
-        What the scores are.
-    label, weight, key : str, optional
-        Column of each.
-    """
+    """Find the columns in a schema; score columns are given by name, or by a pattern such as ``p_*``."""
     import pyarrow as pa
 
     if space not in list(Space):

@@ -38,15 +38,10 @@ FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".feather": "
 def engine_of(frame: Any, engine: EngineName | None = None) -> Engine:
     """Return the engine for partitioned rows.
 
-    Parameters
-    ----------
-    frame : object
-        Paths of Parquet, CSV or Feather files (a path, a folder, a pattern with ``*``, or a list); a ``pyarrow`` data set,
-        table or record batch; a relation of DuckDB; a data frame of Dask, or a list of delayed frames; a data frame of Spark;
-        a data frame of pandas or polars.
-    engine : {"local", "dask", "spark"}, optional
-        Who reads paths and data sets: this process by default, the workers of the current Dask client, or the current session
-        of Spark.
+    Rows are paths of Parquet, CSV or Feather files (a path, a folder, a pattern with ``*``, or a list), a ``pyarrow`` data
+    set, table or record batch, a relation of DuckDB, a data frame of Dask, Spark, pandas or polars, or a list of delayed
+    frames. ``engine`` reads paths and data sets: this process by default, the workers of the current Dask client, or the
+    current session of Spark.
     """
     if engine not in (None, "local", "dask", "spark"):
         raise ParameterError(f"engine must be 'local', 'dask' or 'spark', not {engine!r}.")

@@ -462,20 +462,9 @@ def _run(
     draw: int | None = None,
     seen: list[FloatArray] | None = None,
 ) -> FloatArray:
-    """Apply a graph operation by operation, optionally with perturbed results.
+    """Apply a graph operation by operation, with results perturbed by the random draw of a given number.
 
-    Parameters
-    ----------
-    graph : MapGraph
-        The graph.
-    rows : ndarray
-        Scores.
-    kind : dtype
-        Float type of the scores.
-    draw : int, optional
-        Number of a random draw of perturbations.
-    seen : list, optional
-        List to which the arguments of operations with knots are appended; NaN in rows that a branch does not receive.
+    Arguments of operations with knots are appended to ``seen``, with NaN in rows that a branch does not receive.
     """
     values = [rows]
     with np.errstate(all="ignore"):

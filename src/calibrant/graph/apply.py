@@ -128,21 +128,8 @@ def score_curves(
     """Return the calibrated logits of single scores, with all sums over a row taken from given rows, (n, m).
 
     The curve of a row shows the calibrated logit of one class as a function of its score, with the normalisation of the row
-    held fixed. Terms that belong to single classes are omitted.
-
-    Parameters
-    ----------
-    formula : callable
-        The map, as a formula on symbolic predictions.
-    rows : Predictions
-        Logits of n rows.
-    places : ndarray of shape (m,)
-        Logits of single classes.
-
-    Raises
-    ------
-    NoGraphError
-        If no part of the map is a function of single scores that all classes share.
+    held fixed. Terms that belong to single classes are omitted. Raises ``NoGraphError`` if no part of the map is a function
+    of single scores that all classes share.
     """
     trace = Trace(rows.n_classes)
     result = formula(TracedPredictions(trace.input, Space.LOGITS, rows.floor))

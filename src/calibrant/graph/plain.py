@@ -64,13 +64,7 @@ def _compact(numbers: AnyArray) -> AnyArray:
 
 
 def graph_from_plain(content: Any, get: Callable[[Any], AnyArray], depth: int = 0) -> MapGraph:
-    """Return the graph that JSON values describe, after all checks; ``get`` decodes an array.
-
-    Raises
-    ------
-    GraphError
-        If operations are unknown, take values that do not exist, do not fit each other, or have invalid parameters.
-    """
+    """Return the graph that JSON values describe, after all checks; ``get`` decodes an array."""
     if depth > MOST_NESTED or type(content) is not dict or set(content) != KEYS:
         raise GraphError(f"a graph must have the keys {sorted(KEYS)}")
     columns, operations = content["columns"], content["operations"]

@@ -181,15 +181,7 @@ class _Member:
 class ArchiveReader:
     """Reader of an untrusted archive.
 
-    Attributes
-    ----------
-    n_bytes : int
-        Size of the file.
-
-    Raises
-    ------
-    UnreadableError
-        From every method; the message continues a sentence that starts with the name of the file.
+    Every method raises :class:`UnreadableError`, whose message continues a sentence that starts with the name of the file.
     """
 
     def __init__(self, stream: File) -> None:

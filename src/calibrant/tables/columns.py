@@ -95,19 +95,10 @@ def _of_pattern(path: Path, available: Sequence[str], pattern: str) -> ScoreColu
 def default_columns(
     path: Path, numeric: Sequence[str], values: Callable[[str], NDArray[np.floating]]
 ) -> ScoreColumns:
-    """Return the score columns among the numeric ones, without row numbers and identifiers.
+    """Return the score columns among the numeric ones that have no other role, without row numbers and identifiers.
 
-    Parameters
-    ----------
-    path : Path
-        File name for the error message.
-    numeric : sequence of str
-        Numeric columns that have no other role.
-    values : function
-        Returns the first rows of a column.
+    ``values`` returns the first rows of a column.
 
-    Examples
-    --------
     >>> rows = {"id": np.zeros(3), "case": np.array([7.0, 9, 8]), "p": np.array([0.1, 0.5, 0.2])}
     >>> default_columns(Path("a.csv"), list(rows), rows.get)
     ScoreColumns(names=('p',), classes=('p',), left_out=('id', 'case'), is_default=True)

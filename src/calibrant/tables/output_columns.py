@@ -37,15 +37,8 @@ def output_columns(
 ) -> list[ScoreColumns]:
     """Return the score columns of every label.
 
-    Parameters
-    ----------
-    source : Source
-    labels : sequence of str
-        Names of the label columns.
-    pattern : str or None
-        A pattern with ``{label}`` in the place of the name, such as ``p_{label}_*``, or one pattern per label, separated by
-        semicolons. By default the columns whose names have the name of the label as a word, such as ``p_colour_red``.
-    space : Space
+    The pattern has ``{label}`` in the place of the name, such as ``p_{label}_*``, or is one pattern per label, separated by
+    semicolons. By default the columns whose names have the name of the label as a word, such as ``p_colour_red``.
     """
     if pattern is None:
         found = [_named_after(source, label, labels, space) for label in labels]

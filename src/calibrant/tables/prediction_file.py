@@ -163,17 +163,10 @@ class PredictionFile:
     def visit(
         self, visitor: Callable[[], Callable[[CodedRows], object]], n_rows: int | None = None
     ) -> Callable[[CodedRows], object]:
-        """Pass all rows to a visitor, in one reading of the file wherever possible, and return the visitor.
+        """Pass all rows to the function that ``visitor`` makes, in one reading of the file if possible, and return it.
 
         Classes are matched to columns with the labels of the first batch. If labels of later batches change the match, as
         can happen if columns are not named after their classes, a new visitor gets all rows from the start.
-
-        Parameters
-        ----------
-        visitor : function
-            Returns a new function that accepts a `CodedRows`.
-        n_rows : int, optional
-            Largest number of rows per batch.
         """
         if self.match is None:
             try:

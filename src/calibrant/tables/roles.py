@@ -59,17 +59,8 @@ def find_roles(
     The label is the only column with a usual name, or the only one after whose values columns are named. The scores are the
     columns named after the labels with a common prefix or suffix, or a single column called a score. Scores are
     probabilities if their names say so or if all rows of several columns are between 0 and 1 and sum to one: logits have a
-    free constant in every row, so that they sum to one only by design. A single column never tells.
-
-    Parameters
-    ----------
-    source : Source
-    label, space : str, optional
-        What the user has declared.
-    columns : str or ScoreColumns, optional
-        The same.
-    others : iterable of str or None
-        Columns with another role, such as weights.
+    free constant in every row, so that they sum to one only by design. A single column never tells. ``others`` are columns
+    with another role, such as weights.
     """
     declared = None if space is None else Space(space)
     taken = [name for name in others if name is not None]

@@ -25,19 +25,7 @@ UNCHANGED = 1e-6  # rounding error of float32 and of six printed digits; such su
 class ScoreParser:
     """Parser of batches of rows into predictions; a single column is the positive class of two.
 
-    Parameters
-    ----------
-    columns : ScoreColumns
-    space : Space
-    normalise : bool
-        Divide rows of probabilities by their sums, if these are within 0.05 of one.
-
-    Attributes
-    ----------
-    n_changed : int
-        Number of rows renormalised so far.
-    largest_change : float
-        Largest difference to one of their sums.
+    With ``normalise``, rows of probabilities are divided by their sums if these are within 0.05 of one.
     """
 
     def __init__(self, columns: ScoreColumns, space: Space, normalise: bool = False) -> None:

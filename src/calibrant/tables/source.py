@@ -364,18 +364,7 @@ def pyarrow_module() -> Any:
 
 
 class CompleteRows:
-    """Function that returns the rows of a batch in which no score is missing, and counts the others.
-
-    Parameters
-    ----------
-    columns : sequence of str
-        The score columns.
-
-    Attributes
-    ----------
-    n_dropped : int
-        Number of rows left out so far.
-    """
+    """Function that returns the rows of a batch in which no score is missing, and counts the others."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns, self.n_dropped = tuple(columns), 0

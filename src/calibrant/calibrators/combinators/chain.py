@@ -24,19 +24,9 @@ __all__ = ["Chain"]
 def cross_fitted(
     calibrator: Calibrator, data: LabelledPredictions, folds: Any, space: Space
 ) -> LabelledPredictions:
-    """Return the rows with out-of-fold predictions of a calibrator.
+    """Return the rows with out-of-fold predictions of a calibrator, in the space that the fit to all rows gives.
 
-    Parameters
-    ----------
-    calibrator : Calibrator
-        Cloned for every fold.
-    data : LabelledPredictions
-        Calibration rows.
-    folds : int, splitter or splits
-        As in :func:`~calibrant.calibrators.inner_folds.folds_of`. A row appears once for every split that holds it out,
-        and twice if its weight is divided between two folds.
-    space : Space
-        Space of the result: that of the calibrator fitted to all rows.
+    A row appears once for every split that holds it out, and twice if its weight is divided between two folds.
     """
     parts = [
         _held_out(calibrator, data, fold, number)

@@ -527,7 +527,9 @@ class MultilabelCalibration(BaseEstimator):  # type: ignore[misc]
         return scores
 
     def _separate(self, scores: LabelScores, outcomes: LabelOutcomes) -> list[Calibrator]:
-        base = _made(self.method)
+        from calibrant.registry import unfitted
+
+        base = unfitted(self.method)
         with gathered(scores.n_labels, "label"):
             calibrators = in_threads(
                 partial(_fitted, base, scores, outcomes), range(scores.n_labels), scores.n_rows
@@ -544,14 +546,6 @@ class MultilabelCalibration(BaseEstimator):  # type: ignore[misc]
             _unchanged(scores, label) if calibrator is None else calibrator
             for label, calibrator in enumerate(calibrators)
         ]
-
-
-def _made(method: str | Calibrator) -> Calibrator:
-    if isinstance(method, str):
-        from calibrant.registry import make
-
-        return make(method)
-    return clone(method)  # type: ignore[no-any-return]
 
 
 def _fitted(base: Calibrator, scores: LabelScores, outcomes: LabelOutcomes, label: int) -> Calibrator | None:

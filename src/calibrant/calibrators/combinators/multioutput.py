@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Calibrator
-from calibrant.errors import ParameterError, PredictionError
+from calibrant.errors import PredictionError
 from calibrant.label_matrix import LabelledOutput, parse_outputs, predictions_of_outputs
 from calibrant.notices import gathered
 
@@ -69,7 +69,9 @@ class MultioutputCalibration(BaseEstimator):  # type: ignore[misc]
 
     def fit_parsed(self, outputs: list[LabelledOutput], names: list[str] | None = None) -> Self:
         """Fit to parsed outputs."""
-        base = self._made()
+        from calibrant.registry import unfitted
+
+        base = unfitted(self.method)
         with gathered(len(outputs), "output"):
             self.calibrators_ = [clone(base).fit_labelled(output.data) for output in outputs]
         self.names_ = names
@@ -115,14 +117,3 @@ class MultioutputCalibration(BaseEstimator):  # type: ignore[misc]
         from calibrant.persistence import load_labels
 
         return load_labels(cls, path)
-
-    def _made(self) -> Calibrator:
-        if isinstance(self.method, str):
-            from calibrant.registry import make
-
-            return make(self.method)
-        if not isinstance(self.method, Calibrator):
-            raise ParameterError(
-                f"method must be a registry name or an unfitted Calibrator, not {self.method!r}."
-            )
-        return clone(self.method)  # type: ignore[no-any-return]

@@ -233,11 +233,6 @@ class RowSpool:
 
     Text is parsed and checked once, whatever the number of passes of a fit. Memory holds one batch at a time. The
     temporary file takes 8 bytes per score (4 for float32) and has no name, so that it never outlives the process.
-
-    Parameters
-    ----------
-    progress : function
-        Called with the number of rows after every batch.
     """
 
     def __init__(self, progress: Callable[[int], object]) -> None:

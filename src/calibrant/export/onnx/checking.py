@@ -39,20 +39,9 @@ FIRST = "/plain/first"
 
 
 def check_model(path: Path, model: Proto, onnx: Any, shape: tuple[int, ...]) -> None:
-    """Raise an error for a model that is not an export.
+    """Raise an error for a model that is not an export, given the shape of the scores that it will be applied to.
 
     Sizes of all values follow from the number of rows. Loops are checked as one step, whose state must keep its shape.
-
-    Parameters
-    ----------
-    path : Path
-        File of the model.
-    model : onnx.ModelProto
-        The model.
-    onnx : module
-        The library.
-    shape : tuple
-        Shape of the scores that it will be applied to.
     """
     _check_messages(path, model, onnx)
     used = {(node.domain, node.op_type) for graph in all_graphs(model.graph) for node in graph.node}

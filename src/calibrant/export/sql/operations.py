@@ -43,16 +43,7 @@ def _emits(name: str) -> Callable[[Emitter], Emitter]:
 
 
 def terms_of(graph: MapGraph, inputs: Terms, arithmetic: Arithmetic) -> Terms:
-    """Return the output of a graph as one term per column.
-
-    Parameters
-    ----------
-    graph : MapGraph
-    inputs : list of Term
-        Columns of the input.
-    arithmetic : Arithmetic
-        Of the float type of the input.
-    """
+    """Return the output of a graph as one term per column, in the arithmetic of the float type of the input."""
     query = arithmetic.query
     n_uses = [0] * len(graph.widths)
     for node in graph.nodes:

@@ -137,16 +137,8 @@ class Query:
     def stages(self, source: str, first: Sequence[str], last: Sequence[Term], fence: str) -> tuple[str, str]:
         """Return the common table expressions that end with all columns of some terms, and the name of the last one.
 
-        Parameters
-        ----------
-        source : str
-            Source of the first stage.
-        first : sequence of str
-            Columns of the first stage.
-        last : sequence of Term
-            Terms that the query selects from the last stage.
-        fence : str
-            Keyword that prevents merging of stages, such as MATERIALIZED; merged stages grow without bound.
+        ``first`` are the columns of the first stage, ``last`` the terms that the query selects. ``fence`` is a keyword that
+        prevents merging of stages, such as MATERIALIZED; merged stages grow without bound.
         """
         final = 1 + max((self.levels[column] for term in last for column in term.columns), default=0)
         last_use = {column: final for term in last for column in term.columns}

@@ -164,15 +164,7 @@ def _without_autocast(device: str) -> AbstractContextManager[Any]:
 
 
 class TensorArrays(Arrays):
-    """Primitives as functions of torch.
-
-    Parameters
-    ----------
-    kind : dtype
-        Float type of the input.
-    stored : callable
-        ``stored(name, array)`` returns the buffer of a fitted array.
-    """
+    """Primitives as functions of torch; ``stored(name, array)`` returns the buffer of a fitted array."""
 
     def __init__(self, kind: np.dtype[Any], stored: Callable[[str, NDArray[Any]], Tensor]) -> None:
         super().__init__(kind)
@@ -469,14 +461,8 @@ class _SilentLog:
 def check_archive(path: Path, load_plain: Callable[[bytes], Any]) -> None:
     """Raise an error for an archive with anything but tensors and operators of exports.
 
-    torch unpickles some members of an archive, evaluates expressions and looks up functions by name.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    load_plain : callable
-        Reads a pickle of tensors and nothing else, and raises otherwise.
+    torch unpickles some members of an archive, evaluates expressions and looks up functions by name. ``load_plain`` reads a
+    pickle of tensors and nothing else, and raises otherwise.
     """
     try:
         with zipfile.ZipFile(path) as archive:

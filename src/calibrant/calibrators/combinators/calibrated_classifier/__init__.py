@@ -250,7 +250,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         self.__dict__.pop("outputs_", None)
         if has_several_outputs(y):
             return self._fit_outputs(X, y, sample_weight, fit_params)
-        calibrator = self._new_calibrator()
+        from calibrant.registry import unfitted
+
+        calibrator = unfitted(self.method)
         if isinstance(self.estimator, FrozenEstimator):
             training = TrainingRows.parse(X, y, sample_weight, {}, fit_params.get("groups"))
             training = training.with_classes(
@@ -399,17 +401,6 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
                 f"estimator {type(self.estimator).__name__} takes a matrix of pairs of rows, and estimators "
                 "of different splits would need different columns to predict; set ensemble=False."
             )
-
-    def _new_calibrator(self) -> Calibrator:
-        if isinstance(self.method, str):
-            from calibrant.registry import make
-
-            return make(self.method)
-        if isinstance(self.method, Calibrator):
-            return clone(self.method)  # type: ignore[no-any-return]
-        raise ParameterError(
-            f"method must be a registry name or an unfitted Calibrator, not {self.method!r}."
-        )
 
     def _routed(
         self, sample_weight: Any, fit_params: dict[str, Any]
