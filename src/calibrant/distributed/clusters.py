@@ -176,7 +176,7 @@ class OnDask(Engine):
         while len(parts) > 1:
             parts = [
                 merge(parts[at : at + DASK_MERGED_AT_ONCE])
-                for at in range(0, len(parts), SPARK_MERGED_AT_ONCE)
+                for at in range(0, len(parts), DASK_MERGED_AT_ONCE)
             ]
         return [_computed(parts[0])] if parts else []
 
