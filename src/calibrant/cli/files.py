@@ -1,4 +1,4 @@
-"""Files of a command: predictions and side columns to read, their space, and outputs checked before any computation."""
+"""Files of a command: predictions and side columns to read, their space, and outputs to check."""
 
 import os
 import shutil

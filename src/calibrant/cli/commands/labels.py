@@ -1,4 +1,4 @@
-"""``calibrant multilabel`` and ``multioutput``: several labels per row, present or absent, or each with classes of its own."""
+"""``calibrant multilabel`` and ``multioutput``: several labels per row."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
