@@ -113,9 +113,7 @@ class Predictions:
             Label of rows that do not count in fits and metrics, such as -100 or 255.
         """
         matrix, origin = _as_matrix(probabilities, "probabilities", class_axis)
-        if ignore_label is not None:
-            _check_ignored(matrix, "probabilities", "equal probabilities")
-        names = None if origin is None else origin.columns
+        _check_ignored(matrix, ignore_label, "probabilities", "equal probabilities")
         if floor is not None:
             _check_floor(floor)
         if matrix.shape[1] == 1:
@@ -128,14 +126,7 @@ class Predictions:
             _check_probability_rows(matrix, tolerance)
             if origin is not None and origin.row_sum_tolerance > 0:
                 matrix = matrix / row_sums(matrix)[:, np.newaxis]
-        return cls(
-            read_only(matrix),
-            Space.PROBABILITIES,
-            _class_names(classes, names, matrix),
-            floor,
-            _checked_ignore_label(ignore_label),
-            origin,
-        )
+        return cls._of(matrix, Space.PROBABILITIES, classes, floor, ignore_label, origin)
 
     @classmethod
     def from_logits(
@@ -165,9 +156,7 @@ class Predictions:
             Label of rows that do not count in fits and metrics, such as -100 or 255.
         """
         matrix, origin = _as_matrix(logits, "logits", class_axis)
-        if ignore_label is not None:
-            _check_ignored(matrix, "logits", "zeros")
-        names = None if origin is None else origin.columns
+        _check_ignored(matrix, ignore_label, "logits", "zeros")
         least, largest = float(matrix.min()), float(matrix.max())
         if not np.isfinite([least, largest]).all():
             _raise_not_finite(matrix, "logits", "replace masked classes by a large negative number")
@@ -181,14 +170,21 @@ class Predictions:
             )
         if matrix.shape[1] == 1:
             matrix = np.hstack([np.zeros_like(matrix), matrix])
-        return cls(
-            read_only(matrix),
-            Space.LOGITS,
-            _class_names(classes, names, matrix),
-            None,
-            _checked_ignore_label(ignore_label),
-            origin,
-        )
+        return cls._of(matrix, Space.LOGITS, classes, None, ignore_label, origin)
+
+    @classmethod
+    def _of(
+        cls,
+        matrix: FloatArray,
+        space: Space,
+        classes: Any,
+        floor: float | None,
+        ignore_label: Any,
+        origin: Origin | None,
+    ) -> Self:
+        """Return checked scores with the names of the columns that were given, or those of a data frame."""
+        names = _class_names(classes, None if origin is None else origin.columns, matrix)
+        return cls(read_only(matrix), space, names, floor, _checked_ignore_label(ignore_label), origin)
 
     @classmethod
     def parse(cls, X: Any) -> "Predictions":
@@ -383,9 +379,9 @@ def _as_rows(
     return last.reshape(-1, last.shape[-1]), origin
 
 
-def _check_ignored(matrix: FloatArray, what: str, filler: str) -> None:
+def _check_ignored(matrix: FloatArray, ignore_label: Any, what: str, filler: str) -> None:
     """Raise an error for rows that are not finite; only the labels tell which rows are ignored."""
-    if not np.isfinite(matrix).all():
+    if ignore_label is not None and not np.isfinite(matrix).all():
         _raise_not_finite(matrix, what, f"rows with the ignore_label need numbers too, such as {filler}")
 
 

@@ -271,14 +271,8 @@ class PartitionedRows(FeatureRows):
         def changed(data: LabelledPredictions) -> ArrayRows:
             return of_data(data).mapped(features, labels)
 
-        return PartitionedRows(
-            self._engine,
-            self.reading,
-            changed,
-            self._first.mapped(features, labels),
-            self.n_rows,
-            self.total_weight,
-        )
+        first = self._first.mapped(features, labels)
+        return PartitionedRows(self._engine, self.reading, changed, first, self.n_rows, self.total_weight)
 
     def folds(self, cv: Any) -> list[tuple[FeatureRows, FeatureRows]]:
         if not is_whole(cv, 2):

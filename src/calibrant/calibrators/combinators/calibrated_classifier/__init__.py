@@ -29,6 +29,7 @@ from calibrant.calibrators.combinators.calibrated_classifier.training_rows impor
     TrainingRows,
     estimator_response,
     known_columns,
+    mean_scores,
     response_method,
 )
 from calibrant.errors import (
@@ -85,14 +86,8 @@ def pool(parts: Sequence[HeldOut], n_rows: int) -> tuple[IntArray, Predictions]:
     scikit-learn's ``cross_val_predict``. Costs O(nK) beyond the predictions.
     """
     first = parts[0].predictions
-    totals = np.zeros((n_rows, first.n_classes))
-    times = np.zeros(n_rows)
-    for part in parts:
-        # Not "+=", since a bootstrap may hold the same row out twice in one split.
-        np.add.at(totals, part.rows, part.predictions.scores)
-        np.add.at(times, part.rows, 1)
-    rows = np.flatnonzero(times)
-    means = totals[rows] / times[rows, np.newaxis]
+    scores = [part.predictions.scores for part in parts]
+    rows, means = mean_scores([part.rows for part in parts], scores, n_rows)
     return rows, Predictions(means.astype(first.scores.dtype), first.space)
 
 

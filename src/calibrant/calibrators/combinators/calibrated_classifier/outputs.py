@@ -1,7 +1,6 @@
 """Training and calibration of classifiers with several outputs: labels of a row, or several class columns."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -13,9 +12,9 @@ from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import _check_method_params
 
-from calibrant.arrays import Float64Array, FloatArray, IntArray
+from calibrant.arrays import FloatArray, IntArray
 from calibrant.calibrator import Calibrator
-from calibrant.calibrators.combinators.calibrated_classifier.training_rows import response_method
+from calibrant.calibrators.combinators.calibrated_classifier.training_rows import mean_scores, response_method
 from calibrant.calibrators.combinators.multilabel import SHARED, MultilabelCalibration
 from calibrant.calibrators.combinators.multioutput import MultioutputCalibration
 from calibrant.errors import LabelError, ParameterError, PredictionError
@@ -74,11 +73,10 @@ class OutputPairs:
             classes = [np.arange(2) for _ in classes]
         row_weights = None if weights is None else np.asarray(weights, dtype=np.float64)
         if isinstance(estimator, FrozenEstimator):
-            every = np.arange(len(labels))
             asked = response_method(estimator, response)
-            pairs = [(estimator, every, _responses(estimator, X, asked, classes))]
+            parts = [(estimator, np.arange(len(labels)), _responses(estimator, X, asked, classes))]
         else:
-            pairs = []
+            parts = []
             for train, test in splits:
                 part_X, part_y = _safe_split(estimator, X, labels, train)
                 trained = clone(estimator).fit(
@@ -86,33 +84,28 @@ class OutputPairs:
                 )
                 asked = response_method(trained, response)
                 test_X, _ = _safe_split(estimator, X, None, test, train)
-                pairs.append((trained, test, _responses(trained, test_X, asked, classes)))
-        new = partial(_calibrator, method, is_multilabel, asked)
-        if isinstance(estimator, FrozenEstimator) or ensemble:
-            fitted = [
-                (
-                    trained,
-                    new().fit(
-                        *_arguments(scores, labels[rows], is_multilabel, asked), _of(row_weights, rows)
-                    ),
-                )
-                for trained, rows, scores in pairs
-            ]
-        else:
-            rows, scores = _pooled([(rows, scores) for _, rows, scores in pairs], len(labels))
-            arguments = _arguments(scores, labels[rows], is_multilabel, asked)
-            whole = clone(estimator).fit(X, labels, **_check_method_params(X, for_estimator))
-            fitted = [(whole, new().fit(*arguments, _of(row_weights, rows)))]
-        return cls(classes, is_multilabel, fitted, asked)
+                parts.append((trained, test, _responses(trained, test_X, asked, classes)))
+            if not ensemble:
+                whole = clone(estimator).fit(X, labels, **_check_method_params(X, for_estimator))
+                held_out = zip(*(scores for _, _, scores in parts), strict=True)
+                pooled = [
+                    mean_scores([rows for _, rows, _ in parts], output, len(labels)) for output in held_out
+                ]
+                parts = [(whole, pooled[0][0], [means for _, means in pooled])]
+        pairs = []
+        for trained, rows, scores in parts:
+            calibrator = _calibrator(method, is_multilabel, asked)
+            given = _given(scores, is_multilabel, asked)
+            calibrator.fit(given, labels[rows], None if row_weights is None else row_weights[rows])
+            pairs.append((trained, calibrator))
+        return cls(classes, is_multilabel, pairs, asked)
 
     def predict_proba(self, X: Any) -> Any:
         """Return calibrated probabilities, the mean over all pairs: (n, L) for labels, else a list of arrays (n, K)."""
         found = []
         for estimator, calibrator in self.pairs:
             scores = _responses(estimator, X, self.response, self.classes)
-            found.append(
-                calibrator.predict_proba(_arguments(scores, None, self.is_multilabel, self.response)[0])
-            )
+            found.append(calibrator.predict_proba(_given(scores, self.is_multilabel, self.response)))
         if self.is_multilabel:
             return np.mean(found, axis=0)
         return [np.mean(parts, axis=0) for parts in zip(*found, strict=True)]
@@ -135,18 +128,14 @@ def _calibrator(method: str | Calibrator, is_multilabel: bool, asked: str) -> An
     return MultilabelCalibration(chosen, space="probabilities" if asked == "predict_proba" else "logits")
 
 
-def _arguments(scores: list[FloatArray], labels: Any, is_multilabel: bool, asked: str) -> tuple[Any, Any]:
-    """Return predictions in the form that the calibrator takes, and the labels."""
+def _given(scores: list[FloatArray], is_multilabel: bool, asked: str) -> Any:
+    """Return predictions in the form that the calibrator takes."""
     if not is_multilabel:
         parsed = Predictions.from_probabilities if asked == "predict_proba" else Predictions.from_logits
-        return [parsed(part) for part in scores], labels
+        return [parsed(part) for part in scores]
     if asked == "predict_proba":
-        return np.column_stack([part[:, 1] for part in scores]), labels
-    return np.column_stack([part[:, 1] - part[:, 0] for part in scores]), labels
-
-
-def _of(weights: Float64Array | None, rows: IntArray) -> Float64Array | None:
-    return None if weights is None else weights[rows]
+        return np.column_stack([part[:, 1] for part in scores])
+    return np.column_stack([part[:, 1] - part[:, 0] for part in scores])
 
 
 def _responses(estimator: Any, X: Any, asked: str, classes: list[NDArray[Any]]) -> list[FloatArray]:
@@ -193,15 +182,3 @@ def _spread(part: FloatArray, known: Any, classes: NDArray[Any], absent: float) 
     matrix = np.full((len(part), len(classes)), absent, dtype=part.dtype)
     matrix[:, columns] = part
     return matrix
-
-
-def _pooled(parts: list[tuple[IntArray, list[FloatArray]]], n_rows: int) -> tuple[IntArray, list[FloatArray]]:
-    """Return the rows that are held out at least once, and their mean predictions."""
-    totals = [np.zeros((n_rows, output.shape[1])) for output in parts[0][1]]
-    times = np.zeros(n_rows)
-    for rows, scores in parts:
-        np.add.at(times, rows, 1)
-        for total, output in zip(totals, scores, strict=True):
-            np.add.at(total, rows, output)
-    rows = np.flatnonzero(times)
-    return rows, [total[rows] / times[rows, np.newaxis] for total in totals]

@@ -1,5 +1,6 @@
 """Training rows of a classifier, and the predictions of a trained estimator for a fixed list of classes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -11,7 +12,7 @@ from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_method_params, _check_sample_weight
 
-from calibrant.arrays import FloatArray
+from calibrant.arrays import Float64Array, FloatArray
 from calibrant.errors import LabelError, ParameterError, PredictionError, WeightError
 from calibrant.labelled_predictions import NO_WEIGHT, LabelledPredictions
 from calibrant.numerics.simplex import log_softmax
@@ -23,6 +24,7 @@ __all__ = [
     "TrainingRows",
     "estimator_response",
     "known_columns",
+    "mean_scores",
     "response_method",
 ]
 
@@ -117,6 +119,19 @@ def _parsed_labels(y: Any) -> NDArray[Any]:
     check_classification_targets(y)
     labels: NDArray[Any] = column_or_1d(y, warn=True)
     return labels
+
+
+def mean_scores(
+    rows: Sequence[NDArray[np.intp]], scores: Sequence[FloatArray], n_rows: int
+) -> tuple[NDArray[np.intp], Float64Array]:
+    """Return the rows that are held out at least once, and their mean scores; each part has rows and their scores."""
+    totals, times = np.zeros((n_rows, scores[0].shape[1])), np.zeros(n_rows)
+    for own_rows, own_scores in zip(rows, scores, strict=True):
+        # Not "+=", since a bootstrap may hold the same row out twice in one split.
+        np.add.at(totals, own_rows, own_scores)
+        np.add.at(times, own_rows, 1)
+    held_out = np.flatnonzero(times)
+    return held_out, totals[held_out] / times[held_out, np.newaxis]
 
 
 RESPONSES = ("auto", "predict_proba", "predict_log_proba", "decision_function")
