@@ -22,7 +22,15 @@ from calibrant.options import is_whole
 from calibrant.predictions import Predictions, read_only
 from calibrant.space import Space
 
-__all__ = ["PartitionedRows", "PartitionedSource", "Survey", "classes_of", "parts_of_rows", "surveyed"]
+__all__ = [
+    "PartitionedRows",
+    "PartitionedSource",
+    "Smallest",
+    "Survey",
+    "classes_of",
+    "parts_of_rows",
+    "surveyed",
+]
 
 Change = Callable[[LabelledPredictions], LabelledPredictions]
 Features = Callable[[Predictions], FloatArray]
@@ -213,7 +221,7 @@ class PartitionedSource(RowSource):
     def sample(self, size: int) -> LabelledPredictions:
         """Return the different rows of the smallest hashes, in memory, each with the weight of all its copies."""
 
-        def smallest(data: LabelledPredictions) -> _Smallest:
+        def smallest(data: LabelledPredictions) -> Smallest:
             hashes = content_hash(data.predictions.scores, data.labels)
             if data.groups is not None:
                 hashes = mixed(hashes ^ data.groups)
@@ -221,7 +229,7 @@ class PartitionedSource(RowSource):
             keys = part_of(hashes, 2**53, SAMPLE).astype(np.float64)
             weights = np.ones(data.n_rows) if data.weights is None else data.weights
             columns = (data.predictions.scores, data.labels, weights, data.groups)
-            return _Smallest(size, keys, columns, merge=True).kept()
+            return Smallest(size, keys, columns, merge=True).kept()
 
         found = self.summed(smallest).ordered()
         scores, labels, weights, groups = found.columns
@@ -311,7 +319,7 @@ class PartitionedRows(FeatureRows):
     def _smallest(self, size: int, keys: Callable[[FloatArray], Vector] | None) -> ArrayRows:
         reading, of_data = self.reading, self._of_data
 
-        def smallest(piece: Piece) -> _Smallest | None:
+        def smallest(piece: Piece) -> Smallest | None:
             data = reading(piece)
             if data is None:
                 return None
@@ -321,7 +329,7 @@ class PartitionedRows(FeatureRows):
                 if keys is None
                 else keys(rows.features)
             )
-            return _Smallest(size, own, (rows.features, rows.labels, rows.weights)).kept()
+            return Smallest(size, own, (rows.features, rows.labels, rows.weights)).kept()
 
         assert self._engine is not None
         found = self._engine.summed(Task(reading.layout, smallest)).ordered()
@@ -356,7 +364,7 @@ class _Pass:
 
 
 @dataclass(frozen=True, eq=False)
-class _Smallest:
+class Smallest:
     """The rows with the smallest keys, up to a given number; of two sets of rows those of their union."""
 
     size: int
@@ -366,10 +374,11 @@ class _Smallest:
     """Whether rows with equal keys are copies, of which one is kept with the sum of the weights, the third column."""
 
     def kept(self) -> Self:
+        """Return the rows without those beyond the size."""
         whole = self._merged() if self.merge else self
         if len(whole.keys) <= whole.size:
             return whole
-        return whole._taken(np.argpartition(whole.keys, whole.size)[: whole.size])
+        return whole.taken(np.argpartition(whole.keys, whole.size)[: whole.size])
 
     def __add__(self, other: Self) -> Self:
         columns = tuple(
@@ -382,7 +391,7 @@ class _Smallest:
         keys, first, copies = np.unique(self.keys, return_index=True, return_inverse=True)
         if len(keys) == len(self.keys):
             return self
-        taken = self._taken(first)
+        taken = self.taken(first)
         weights = np.bincount(copies, self.columns[2], len(keys))
         return replace(taken, columns=(*taken.columns[:2], weights, *taken.columns[3:]))
 
@@ -391,9 +400,10 @@ class _Smallest:
         features, labels, *_ = self.columns
         assert features is not None
         assert labels is not None
-        return self._taken(np.lexsort((labels, features[:, 0], self.keys)))
+        return self.taken(np.lexsort((labels, features[:, 0], self.keys)))
 
-    def _taken(self, rows: Any) -> Self:
+    def taken(self, rows: Any) -> Self:
+        """Return some of the rows."""
         columns = tuple(None if column is None else column[rows] for column in self.columns)
         return replace(self, keys=self.keys[rows], columns=columns)
 

@@ -28,6 +28,7 @@ from calibrant.cli.measurement import RowSums
 from calibrant.cli.options import ARGUMENTS, check_exists, is_stream
 from calibrant.cli.progress import Progress
 from calibrant.distributed.evaluation import metrics_by_name
+from calibrant.distributed.source import Smallest
 from calibrant.errors import FileFormatError, WeightError
 from calibrant.persistence.replacing import replacing
 from calibrant.predictions import Predictions, read_only
@@ -258,9 +259,9 @@ class _SummedAndDrawn:
     def __init__(self, rows: RowSums, size: int) -> None:
         self.rows, self._size = rows, size
         self._generator = np.random.default_rng(0)
-        self._parts: list[tuple[NDArray[Any] | None, ...]] = []
+        self._drawn: Smallest | None = None
         self._predictions: Predictions | None = None
-        self._n_kept = 0
+        self._n_seen = 0
 
     def __call__(self, rows: CodedRows) -> None:
         """Add a batch."""
@@ -274,38 +275,23 @@ class _SummedAndDrawn:
         else:
             of_group = [zlib.crc32(f"sample {name}".encode()) for name in groups.values.tolist()]
             keys, names = np.array(of_group, dtype=np.float64)[groups.codes], groups.array
-        labels = data.classes[data.labels]
-        self._parts.append((keys, data.predictions.scores, labels, data.weights, names))
-        self._n_kept += data.n_rows
-        if self._n_kept > 2 * self._size:
-            self._shorten()
+        places = np.arange(self._n_seen, self._n_seen + data.n_rows)
+        self._n_seen += data.n_rows
+        columns = (data.predictions.scores, data.classes[data.labels], data.weights, names, places)
+        part = Smallest(self._size, keys, columns).kept()
+        self._drawn = part if self._drawn is None else self._drawn + part
 
     def sample(self) -> tuple[Predictions, NDArray[Any], Any, Any]:
-        """Return predictions, labels, weights and groups of the rows that were drawn."""
-        keys, scores, labels, weights, groups = self._shorten()
+        """Return predictions, labels, weights and groups of the rows that were drawn, in the order of the file."""
+        drawn = self._drawn
+        assert drawn is not None
         assert self._predictions is not None
-        assert keys is not None
+        if len(drawn.keys) < self.rows.sums.n_rows and drawn.columns[3] is not None:
+            # The last group may have lost some of its rows.
+            complete = drawn.keys < drawn.keys.max()
+            drawn = drawn.taken(complete) if complete.any() else drawn
+        scores, labels, weights, groups, _ = drawn.taken(np.argsort(drawn.columns[-1])).columns
         assert scores is not None
         assert labels is not None
-        if self._n_kept < self.rows.sums.n_rows and groups is not None:
-            # The last group may have lost some of its rows.
-            complete = keys < keys.max()
-            if complete.any():
-                scores, labels, groups = scores[complete], labels[complete], groups[complete]
-                weights = None if weights is None else weights[complete]
         given = Predictions(read_only(scores), self._predictions.space, self._predictions.classes)
         return given, labels, weights, groups
-
-    def _shorten(self) -> tuple[NDArray[Any] | None, ...]:
-        """Join all parts, and keep the rows with the smallest numbers, in the order of the file."""
-        joined = tuple(
-            None if columns[0] is None else np.concatenate(columns)
-            for columns in zip(*self._parts, strict=True)
-        )
-        keys = joined[0]
-        assert keys is not None
-        if len(keys) > self._size:
-            kept = np.sort(np.argpartition(keys, self._size)[: self._size])
-            joined = tuple(None if column is None else column[kept] for column in joined)
-        self._parts, self._n_kept = [joined], min(len(keys), self._size)
-        return joined
