@@ -3,7 +3,7 @@
 import warnings
 import zlib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, isnan, nan, sqrt
 from typing import Any, NamedTuple
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from calibrant.cli.choices import Metric, name_of
 from calibrant.cli.files import check_declared
 from calibrant.cli.progress import Progress
-from calibrant.cli.rendering import interval_text, number_text
 from calibrant.errors import CalibrationWarning, ParameterError, PredictionError, WeightError
 from calibrant.hypothesis_tests import (
     ClasswiseTests,
@@ -32,13 +31,13 @@ from calibrant.hypothesis_tests.slope_intercept import IntervalMethod
 from calibrant.intervals import Interval, bootstrap
 from calibrant.metrics import OneClass
 from calibrant.metrics.declaration import NO_INTERVAL, describe, is_positive_by_noise, options_of
-from calibrant.presentation import p_value
 from calibrant.presentation.sentences import class_text, shortened
 from calibrant.remedies import for_command_line
 from calibrant.streaming import JackknifeEstimate, JackknifeSums
 from calibrant.tables.prediction_file import CodedRows, PredictionFile, Table
 
 __all__ = [
+    "LONGEST_TEST",
     "TEST_LEVEL",
     "Measurement",
     "RowSums",
@@ -52,9 +51,8 @@ __all__ = [
 TEST_LEVEL = 0.05
 """Significance level of the tests."""
 
-LONGEST_TEST = (
-    60  # longest name of a test with a class name, in characters, so that the table keeps its shape
-)
+LONGEST_TEST = 60
+"""Longest name of a test, in characters, so that class names do not widen the table."""
 
 
 @dataclass(frozen=True)
@@ -70,14 +68,6 @@ class Measurement:
     definition: str
     method: str
     n_rows: int
-
-    def row(self) -> tuple[str, ...]:
-        """Return the cells of a table."""
-        return self.metric, number_text(self.value), interval_text(vars(self)), number_text(self.noise)
-
-    def record(self) -> dict[str, Any]:
-        """Return all numbers by name."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -115,19 +105,6 @@ class TestRow:
     def name(self) -> str:
         """The name of the test, shortened if a class name in it is long."""
         return shortened(self.test, LONGEST_TEST)
-
-    def row(self) -> tuple[str, ...]:
-        """Return the cells of a table."""
-        return (
-            self.name,
-            number_text(self.value),
-            interval_text(vars(self)),
-            p_value(self.p_value, level=TEST_LEVEL),
-        )
-
-    def record(self) -> dict[str, Any]:
-        """Return all numbers by name."""
-        return asdict(self)
 
 
 def rooted(value: float) -> float:

@@ -1,6 +1,7 @@
 """``calibrant evaluate``: metrics with intervals, and tests of calibration."""
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from calibrant.cli.console import print_notes, tell
 from calibrant.cli.exit_codes import ExitCode
 from calibrant.cli.files import check_declared, check_writable, opened, shown_name
 from calibrant.cli.measurement import (
+    LONGEST_TEST,
     TEST_LEVEL,
     Measurement,
     TestRow,
@@ -20,9 +22,10 @@ from calibrant.cli.measurement import (
     tested_sums,
 )
 from calibrant.cli.progress import Progress
-from calibrant.cli.rendering import Result, Section, deliver, interval_header, number_text
+from calibrant.cli.rendering import Result, Section, deliver, interval_header, interval_text, number_text
 from calibrant.metrics.declaration import traits_of
-from calibrant.presentation.sentences import counted
+from calibrant.presentation import p_value
+from calibrant.presentation.sentences import counted, shortened
 from calibrant.tables.columns import listed
 from calibrant.tables.prediction_file import PredictionFile
 
@@ -149,28 +152,18 @@ WITHHELD = "no interval, since"
 
 def sections_of(measurements: list[Measurement], tests: list[TestRow], level: float) -> tuple[Section, ...]:
     """Return the tables of metrics and tests, those that have rows."""
-    percent = interval_header(level)
-    sections = []
-    if measurements:
-        n_shown = 4 if any(one.noise is not None for one in measurements) else 3
-        sections.append(
-            Section(
-                "metrics",
-                ("metric", "value", percent, "if calibrated")[:n_shown],
-                [one.row()[:n_shown] for one in measurements],
-                [one.record() for one in measurements],
-            )
-        )
-    if tests:
-        sections.append(
-            Section(
-                "tests",
-                ("test of calibration", "value", percent, "p"),
-                [one.row() for one in tests],
-                [one.record() for one in tests],
-            )
-        )
-    return tuple(sections)
+    value = {"value": "value", interval_header(level): interval_text}
+    noise = {"if calibrated": "noise"} if any(one.noise is not None for one in measurements) else {}
+    of_tests = {
+        "test of calibration": lambda one: shortened(one["test"], LONGEST_TEST),
+        **value,
+        "p": lambda one: p_value(one["p_value"], level=TEST_LEVEL),
+    }
+    sections = (
+        Section.of("metrics", {"metric": "metric", **value, **noise}, list(map(asdict, measurements))),
+        Section.of("tests", of_tests, list(map(asdict, tests))),
+    )
+    return tuple(section for section in sections if section.rows)
 
 
 def _shown(classes: Any) -> str:
