@@ -20,7 +20,7 @@ from calibrant import (
     load,
     registry,
 )
-from calibrant.persistence import limits, probe
+from calibrant.persistence import limits, validation
 from calibrant.persistence.schema import MAX_HEADER_BYTES, MAX_HEADER_ITEMS
 
 GENERATOR = np.random.default_rng(3)
@@ -204,7 +204,7 @@ def test_a_prediction_that_never_ends_is_stopped(path, monkeypatch):
         while True:
             pass
 
-    monkeypatch.setattr(probe, "SECONDS", 0.2)
+    monkeypatch.setattr(validation, "SECONDS", 0.2)
     monkeypatch.setattr(limits, "REPEAT_SECONDS", 0.1)
     monkeypatch.setattr(TemperatureScaling, "predict_proba", never)
     assert_refused(path, "the calibrator in it takes more than 0 seconds for 5 rows")

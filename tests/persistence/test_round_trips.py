@@ -19,7 +19,7 @@ import calibrant
 from calibrant import Chain, Predictions, TemperatureScaling, load, registry
 from calibrant.calibrator import Calibrator
 from calibrant.errors import CalibrationWarning
-from calibrant.persistence.probe import probe_inputs
+from calibrant.persistence.validation import probe_inputs
 from calibrant.solvers import Solution, Status
 from calibrant.space import Space
 

@@ -28,9 +28,9 @@ from calibrant.arrays import AnyArray
 from calibrant.export.backend import Backend, Exportable
 from calibrant.graph import GraphError, one_column
 from calibrant.graph.plain import graph_from_plain, graph_to_plain
-from calibrant.persistence.probe import probe_inputs
 from calibrant.persistence.reading import checked_probe, expect, opened, parsed_json
 from calibrant.persistence.schema import UnreadableError, naming, quoted
+from calibrant.persistence.validation import probe_inputs
 
 __all__ = ["BACKEND", "interpreter_source", "json_of", "load_json"]
 

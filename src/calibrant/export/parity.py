@@ -21,8 +21,8 @@ from calibrant.graph.operation import Operation
 from calibrant.graph.switch import Switch
 from calibrant.graph.trees import TreeMeans
 from calibrant.numerics.simplex import softmax
-from calibrant.persistence.probe import probe_inputs
 from calibrant.persistence.schema import quoted
+from calibrant.persistence.validation import probe_inputs
 from calibrant.space import Space
 
 __all__ = ["Parity", "compared", "measured", "parity_rows", "rounding_errors", "verify"]

@@ -19,7 +19,6 @@ from calibrant.errors import ParameterError
 from calibrant.graph import GraphError, MapGraph
 from calibrant.graph.plain import graph_from_plain
 from calibrant.persistence.archive import ArchiveReader, File, Layout, array_from_bytes
-from calibrant.persistence.probe import MAX_ROWS, Probe
 from calibrant.persistence.schema import (
     ENUMERATIONS,
     FORMAT,
@@ -35,7 +34,7 @@ from calibrant.persistence.schema import (
     naming,
     quoted,
 )
-from calibrant.persistence.validation import UnsoundError, check_fitted
+from calibrant.persistence.validation import MAX_ROWS, Probe, UnsoundError, check_fitted
 from calibrant.registry import calibrator_class
 from calibrant.space import Space
 

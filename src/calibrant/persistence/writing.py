@@ -20,7 +20,6 @@ from calibrant.calibrator import Calibrator
 from calibrant.errors import CalibrationWarning, FileFormatError, NoGraphError, ParameterError
 from calibrant.graph.plain import graph_to_plain
 from calibrant.persistence.archive import is_storable, write_archive
-from calibrant.persistence.probe import Probe
 from calibrant.persistence.reading import read_calibrator
 from calibrant.persistence.replacing import replacing
 from calibrant.persistence.schema import (
@@ -36,7 +35,7 @@ from calibrant.persistence.schema import (
     is_key,
     quoted,
 )
-from calibrant.persistence.validation import UnsoundError, check_fitted
+from calibrant.persistence.validation import Probe, UnsoundError, check_fitted
 from calibrant.registry import calibrator_class
 
 __all__ = ["Encoder", "save"]
