@@ -66,24 +66,24 @@ class _Partial:
 def _pieces(batches: Iterator[Any], layout: Layout, where: str) -> Iterator[Piece]:
     import pyarrow as pa
 
-    waiting: list[Any] = []
+    short: list[Any] = []
     first = 0
 
     def joined() -> Piece:
-        (batch,) = pa.Table.from_batches(waiting).combine_chunks().to_batches()
+        (batch,) = pa.Table.from_batches(short).combine_chunks().to_batches()
         return Piece(batch, where, first)
 
     # Spark's batches are short: several are parsed together.
     for batch in batches:
         if batch.num_rows == 0:
             continue
-        waiting.append(batch)
-        if sum(part.num_rows for part in waiting) >= layout.piece_rows:
+        short.append(batch)
+        if sum(part.num_rows for part in short) >= layout.piece_rows:
             piece = joined()
             yield piece
             first += piece.table.num_rows
-            waiting.clear()
-    if waiting:
+            short.clear()
+    if short:
         yield joined()
 
 

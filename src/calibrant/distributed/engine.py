@@ -36,9 +36,9 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Task(Generic[State]):
-    """What is computed of every piece of rows: a contribution, or None of rows that do not count.
+    """Contribution of every piece of rows to a sum; None if no row of the piece counts.
 
-    A task travels to the workers, so whatever it refers to can be pickled.
+    Tasks are sent to workers, so everything that they refer to can be pickled.
     """
 
     layout: Layout  # The columns that are read
@@ -48,13 +48,13 @@ class Task(Generic[State]):
 
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong in a partition. Of several, that of the first partition counts."""
+    """Error in a partition; the error of the first such partition is raised."""
 
     error: Exception
 
 
 class Engine(ABC):
-    """Where the partitions are and who works on them."""
+    """Access to partitions, and to the workers that compute sums over them; abstract."""
 
     schema: Any  # Columns of all partitions
 
@@ -115,7 +115,7 @@ def merged(parts: Sequence[State | Failure | None]) -> State | Failure | None:
 def partial_sum(
     task: Task[State], pieces: Callable[[Layout], Iterator[Piece]], where: str, *, alone: bool = True
 ) -> State | Failure | None:
-    """Return the sum over the pieces of one partition; errors that a user can mend are returned, not raised.
+    """Return the sum over the pieces of one partition; errors of data and files are returned, not raised.
 
     ``alone`` says that other partitions are computed at the same time, so that one thread has to do.
     """
@@ -188,14 +188,14 @@ class InProcess(Engine):
             return
         n_threads = n_threads_available()
         with one_blas_thread(), ThreadPoolExecutor(n_threads) as pool:
-            waiting: deque[Future[Any]] = deque()
+            running: deque[Future[Any]] = deque()
             for partition in self.partitions:
                 own = copy_context()  # how to treat overflow, say
-                waiting.append(pool.submit(own.run, partial_sum, task, partition, partition.where))
-                if len(waiting) > n_threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+                running.append(pool.submit(own.run, partial_sum, task, partition, partition.where))
+                if len(running) > n_threads:
+                    yield running.popleft().result()
+            while running:
+                yield running.popleft().result()
 
 
 @dataclass(frozen=True)

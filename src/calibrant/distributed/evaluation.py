@@ -49,10 +49,10 @@ def evaluate(
     frame, label, columns, space, sample_weight, classes, engine
         As in :func:`~calibrant.distributed.fit`.
     metrics : sequence of str or function, optional
-        Names out of :func:`calibrant.streaming.streaming_metrics`, functions, or ``functools.partial`` of them with options.
+        Names from :func:`calibrant.streaming.streaming_metrics`, functions, or ``functools.partial`` of them with options.
         Log-loss, Brier score, accuracy, confidence-ECE and classwise-ECE by default.
     key : str, optional
-        Column that says which rows belong together; the interval then treats keys, not rows, as independent.
+        Column with groups of dependent rows; the interval then treats groups, not rows, as independent.
     level : float, default=0.95
         Confidence level.
 
@@ -193,7 +193,7 @@ def assess(
     frame, label, columns, space, sample_weight, classes, engine
         As in :func:`~calibrant.distributed.fit`.
     key : str, optional
-        Column that says which rows belong together; they are one group.
+        Column with groups of dependent rows.
     sample_rows : int, default=100_000
         Number of rows that are drawn for tests, the comparison of methods and plots.
     level : float, default=0.95

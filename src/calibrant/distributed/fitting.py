@@ -71,7 +71,7 @@ def fit(
     Parameters
     ----------
     calibrator : Calibrator or str
-        What is fitted, or its name in the registry.
+        The calibrator to fit, or its registry name.
     frame : object
         Paths of Parquet, CSV or Feather files, a pyarrow data set or table, a DuckDB relation, a data frame of Dask or Spark,
         or a list of delayed frames.
@@ -80,25 +80,25 @@ def fit(
     columns : str or sequence of str
         Score columns: names, or a pattern such as ``p_*``; a single one is the score of the second class of two.
     space : {"probabilities", "logits"}
-        What the scores are.
+        Space of the scores.
     sample_weight : str, optional
         Column of weights.
     key : str, optional
-        Column that says which rows belong together. Folds keep them together. By default the hash of the scores and the label
+        Column with groups of dependent rows, which folds keep together. By default the hash of the scores and the label
         of a row decides on its fold.
     classes : sequence of K labels, optional
         Labels of the columns, if neither column names nor labels tell.
     engine : {"local", "dask", "spark"}, optional
-        Who reads paths: this process, the current client of Dask, or the current session of Spark.
+        Engine that reads paths: this process, the current client of Dask, or the current session of Spark.
 
     Returns
     -------
     Calibrator
-        The calibrator that was given.
+        The calibrator itself, fitted.
 
     Notes
     -----
-    Every pass adds up what the partitions contribute. Workers hold one batch of about a million scores at a time, and the
+    Every pass sums contributions of the partitions. Workers hold one batch of about a million scores at a time, and the
     driver holds the sums. The number and order of partitions make no difference beyond the rounding of these sums.
 
     Parametric methods, ensemble temperature scaling and chains of them get the parameters of a fit in memory. Isotonic,
@@ -239,7 +239,7 @@ class EventLevels:
     """Weights of the rows of one event at each of its scores; two of them add up, whatever the order.
 
     Up to ``limit`` different scores are kept as they are. Of more, the log-odds are rounded to multiples of ``width``.
-    What becomes of a set of rows does not depend on how it was divided.
+    The result for a set of rows does not depend on its partitions.
     """
 
     limit: int

@@ -1,4 +1,4 @@
-"""From what users have - paths, Arrow data sets, relations, frames of Dask and Spark - to an engine."""
+"""Open partitioned rows: the engine for paths, Arrow data sets, DuckDB relations, frames of Dask and Spark."""
 
 import os
 from collections.abc import Sequence

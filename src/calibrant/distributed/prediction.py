@@ -46,11 +46,11 @@ def predict_proba(
     columns : str or sequence of str
         Score columns, in the order of ``calibrator.classes_``.
     space : {"probabilities", "logits"}, optional
-        What the scores are; those of the fit by default.
+        Space of the scores; by default that of the fit.
     prefix : str, optional
         The new columns are this, by default ``calibrated_``, and the label of the class; a score column of that name is replaced.
     engine : {"local", "dask", "spark"}, optional
-        Who reads paths.
+        Engine that reads paths.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def predict_proba(
 
 @dataclass(frozen=True, eq=False)
 class _Mapping:
-    """What workers do with a batch: scores in, calibrated probabilities beside them out."""
+    """Function of workers that adds calibrated probabilities to a batch."""
 
     layout: Layout
     function: Any

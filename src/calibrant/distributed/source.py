@@ -1,4 +1,4 @@
-"""Rows in partitions: what fits and metrics read, wherever the partitions are."""
+"""Rows in partitions: the source of rows of fits and metrics, wherever the partitions are."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -72,14 +72,14 @@ def parts_of_rows(data: LabelledPredictions, n_parts: int) -> NDArray[np.intp]:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """How workers make labelled predictions of a piece of rows; a value that can be pickled."""
+    """Parser of a piece of rows into labelled predictions, for workers; it can be pickled."""
 
     layout: Layout
     classes: NDArray[Any]  # (K,)
     floor: float
     largest_weight: float  # Of all rows
     folds: tuple[Fold, ...] = ()  # Which rows are kept
-    changes: tuple[Change, ...] = ()  # What is done to every batch, in this order
+    changes: tuple[Change, ...] = ()  # Applied to every batch, in this order
 
     def __call__(self, piece: Piece) -> LabelledPredictions | None:
         """Return the rows, or None if none of them counts."""
@@ -99,7 +99,7 @@ class Reading:
         weights: Vector | None = None,
         keys: NDArray[np.uint64] | None = None,
     ) -> LabelledPredictions | None:
-        """Return parsed rows with what follows from all rows, and all changes made."""
+        """Return parsed rows with the floor and the weights of all rows, after all changes."""
         names = None if np.array_equal(self.classes, np.arange(len(self.classes))) else self.classes
         predictions = replace(predictions, classes=names).with_floor(self.floor)
         data = LabelledPredictions(predictions, labels, self.classes, weights, keys)
@@ -182,7 +182,7 @@ class PartitionedSource(RowSource):
 
     @property
     def engine(self) -> Engine:
-        """Where the partitions are; not known on a worker."""
+        """The engine of the partitions; workers have none."""
         assert self._engine is not None
         return self._engine
 
@@ -225,7 +225,7 @@ class PartitionedSource(RowSource):
             hashes = content_hash(data.predictions.scores, data.labels)
             if data.groups is not None:
                 hashes = mixed(hashes ^ data.groups)
-            # What is a float is compared as one; 53 bits are enough.
+            # Keys are floats, which hold 53 bits.
             keys = part_of(hashes, 2**53, SAMPLE).astype(np.float64)
             weights = np.ones(data.n_rows) if data.weights is None else data.weights
             columns = (data.predictions.scores, data.labels, weights, data.groups)
@@ -439,7 +439,7 @@ MOST_LABELS = 1000
 
 
 class Seen(NamedTuple):
-    """How often a label occurs, and where first."""
+    """Total weight of a label, and the position of its first row."""
 
     weight: float
     place: str
@@ -450,7 +450,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Survey:
-    """What was seen of some rows; two of them add up."""
+    """Labels, smallest probability and weights of some rows; two surveys add up."""
 
     n_rows: int  # Rows of positive weight
     labels: dict[str | int, Seen]  # :class:`Seen` for every label
@@ -483,7 +483,7 @@ class surveyed:  # noqa: N801 (called like a function, and pickled like a value)
     layout: Layout
 
     def __call__(self, piece: Piece) -> Survey | None:
-        """Check the rows and return what was seen; None if none of them counts."""
+        """Check the rows and return their survey; None if none of them counts."""
         layout = self.layout
         scores = layout.predictions(piece).scores
         labels, weights = layout.labels(piece), layout.weights(piece)

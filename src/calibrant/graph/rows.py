@@ -302,7 +302,7 @@ class Normalise(Operation):
     - ``"project"`` gives :math:`\max(g_j - \tau, 0)` with the one :math:`\tau` for which they sum to one, the row nearest to
       g in the sense of least squares, which may have zeros.
 
-    All are computed in float64, and the result of the second and the third is divided by its sum once more. It has the float
+    All are computed in float64, and the result of the second and the third is divided by its sum again. It has the float
     type of g.
 
     All three leave rows that sum to one unchanged and preserve the order, "shift" for entries up to 80 nats below the

@@ -1,4 +1,4 @@
-"""Switch: a map per arg-max."""
+"""Switch: several maps, of which the arg-max of a row selects one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -77,11 +77,11 @@ class Trace:
 
     def graph(self, output: "Value", space: Space, output_space: Space) -> MapGraph:
         """Return the graph of a value, without operations that it does not depend on."""
-        needed, waiting = {0}, [output.number]
-        while waiting:
-            if (number := waiting.pop()) not in needed:
+        needed, pending = {0}, [output.number]
+        while pending:
+            if (number := pending.pop()) not in needed:
                 needed.add(number)
-                waiting.extend(self.nodes[number - 1].sources)
+                pending.extend(self.nodes[number - 1].sources)
         kept = sorted(needed)[1:]
         new = {0: 0} | {number: place for place, number in enumerate(kept, start=1)}
         nodes = tuple(

@@ -100,7 +100,7 @@ def read_outputs(
 
 
 def _labels_of(batch: Batch, label: str, missing: str | None, occurring: dict[Label, str]) -> NDArray[Any]:
-    """Return the labels of a batch, None where they are missing, and remember the first row of each."""
+    """Return the labels of a batch, None where they are missing, and record the first row of each."""
     absent = batch.missing_names(label)
     found: NDArray[Any] = np.full(batch.n_rows, None)
     if absent.all():

@@ -42,7 +42,7 @@ class Roles:
     label: str  # Column or array with the labels
     columns: str | ScoreColumns | None  # The score columns; None for the default of the source
     space: Space | None  # None if neither names nor values tell
-    reason: str = ""  # What tells the space; empty if it was given
+    reason: str = ""  # Evidence for the space; empty if it was declared
     limits: tuple[float, float] | None = None  # Smallest and largest score in the first rows
 
 

@@ -118,7 +118,7 @@ class Chain(Calibrator):
         stages = [calibrator.traits for calibrator in self.calibrators]
         return Traits(
             keeps_argmax=all(traits.keeps_argmax for traits in stages),
-            # Fitted on what clones say, a stage may do harm to what the one before says itself.
+            # A stage that is fitted to out-of-fold predictions may increase the loss of the predictions themselves.
             contains_identity=self.cross_fit is None and all(traits.contains_identity for traits in stages),
             binary_only=any(traits.binary_only for traits in stages),
             commutes_with_permutations=all(traits.commutes_with_permutations for traits in stages),

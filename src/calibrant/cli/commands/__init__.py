@@ -1,1 +1,1 @@
-"""What each command does; imported after its command line has been parsed."""
+"""Functions of the commands, imported after a command line has been parsed."""

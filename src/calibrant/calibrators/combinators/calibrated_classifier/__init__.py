@@ -528,7 +528,7 @@ def _hold_out(estimator: Any, training: TrainingRows, split: Split, response: st
 def _fit_pair(
     estimator: Any, calibrator: Calibrator, training: TrainingRows, split: Split, response: str
 ) -> tuple[HeldOut, Calibrator | None, list[Notice]]:
-    """Return one clone of the estimator with what it said, a calibrator fitted on that if it can be, and warnings."""
+    """Return held-out predictions of a clone of the estimator, their calibrator unless they have one class, and warnings."""
     part = hold_out(estimator, training, *split, response)
     data = training.labelled(part.predictions, part.rows)
     if np.count_nonzero(data.class_weights) < 2:
