@@ -202,10 +202,6 @@ def labels_from(cls: type[Some], content: bytes) -> Some:
     return owner
 
 
-def _calibrator_file(number: int) -> str:
-    return f"calibrator_{number}.npz"
-
-
 SKOPS, USER = "skops", "user"
 DEFAULTS = {"method": "auto", "cv": 5, "ensemble": True, "response": "auto", "n_jobs": None}
 
