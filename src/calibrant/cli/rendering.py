@@ -31,27 +31,13 @@ __all__ = ["FORMATS", "Result", "Section", "deliver", "interval_header", "interv
 
 @dataclass(frozen=True)
 class Section:
-    """One table.
+    """One table."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the table in JSON.
-    headers : tuple of str
-        Column headers as shown.
-    rows : sequence of tuples of str
-        Cells as shown.
-    records : sequence of dict
-        The same rows with full precision, for JSON and CSV.
-    text_columns : tuple of int
-        Indices of left-aligned text columns; the others are right-aligned.
-    """
-
-    name: str
-    headers: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    records: Sequence[dict[str, Any]]
-    text_columns: tuple[int, ...] = (0,)
+    name: str  # Name of the table in JSON
+    headers: tuple[str, ...]  # Column headers as shown
+    rows: Sequence[tuple[str, ...]]  # Cells as shown
+    records: Sequence[dict[str, Any]]  # The same rows with full precision, for JSON and CSV
+    text_columns: tuple[int, ...] = (0,)  # Indices of left-aligned text columns; the others are right-aligned
 
     @classmethod
     def of(

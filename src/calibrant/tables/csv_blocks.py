@@ -23,21 +23,11 @@ QUOTE = b'"'
 
 
 class Record(NamedTuple):
-    """One row of a CSV file.
+    """One row of a CSV file."""
 
-    Attributes
-    ----------
-    fields : list of bytes
-        The cells, with their quotes.
-    line_end : bytes
-        Line end of the row; empty if the file does not end with one.
-    line : int
-        Number of its first line, from one.
-    """
-
-    fields: list[bytes]
-    line_end: bytes
-    line: int
+    fields: list[bytes]  # The cells, with their quotes
+    line_end: bytes  # Line end of the row; empty if the file does not end with one
+    line: int  # Number of its first line, from one
 
 
 def records(stream: IO[bytes], delimiter: bytes) -> Iterator[Record]:
@@ -112,17 +102,10 @@ class Signs(Protocol):
 
 
 class Block(NamedTuple):
-    """Consecutive complete records of a file.
-
-    Attributes
-    ----------
-    text : bytes
-    first_line : int
-        Number of the first line in the file, from one.
-    """
+    """Consecutive complete records of a file."""
 
     text: bytes
-    first_line: int
+    first_line: int  # Number of the first line in the file, from one
 
 
 def blocks(stream: IO[bytes], n_bytes: int, first_line: int) -> Iterator[Block]:

@@ -68,18 +68,10 @@ class NoRowsError(FileFormatError):
 
 @dataclass(frozen=True, eq=False)
 class Names:
-    """A column of labels or groups: distinct values, and the value of every row.
+    """A column of labels or groups: distinct values, and the value of every row."""
 
-    Attributes
-    ----------
-    codes : ndarray of shape (n,)
-        Position in ``values`` for every row.
-    values : ndarray of shape (m,)
-        Distinct text or integers.
-    """
-
-    codes: NDArray[np.intp]
-    values: NDArray[Any]
+    codes: NDArray[np.intp]  # (n,): position in ``values`` for every row
+    values: NDArray[Any]  # (m,): distinct text or integers
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> Self:

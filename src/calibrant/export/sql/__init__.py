@@ -25,37 +25,17 @@ __all__ = ["BACKEND", "DIALECTS", "Dialect", "quoted_name", "read_sql", "run_que
 
 @dataclass(frozen=True)
 class Dialect:
-    """Properties of a database system that sqlglot does not handle.
+    """Properties of a database system that sqlglot does not handle."""
 
-    Attributes
-    ----------
-    has_float32 : bool
-        Whether a cast rounds to float32; otherwise values stay float64.
-    fence : str
-        Keyword that prevents the system from merging common table expressions.
-    most_characters, most_columns : int
-        Maximum size of a query.
-    ignores_nulls : bool
-        Whether GREATEST ignores NULL.
-    underflows : bool
-        Whether underflow is an error.
-    folds_case : bool
-        Whether names are case-insensitive.
-    longest_name : int or None
-        Maximum length of a name in bytes.
-    forbidden : str
-        Characters that names cannot have, as a class of a regular expression.
-    """
-
-    has_float32: bool = True
-    fence: str = ""
-    most_characters: int = 20_000_000
+    has_float32: bool = True  # Whether a cast rounds to float32; otherwise values stay float64
+    fence: str = ""  # Keyword that prevents the system from merging common table expressions
+    most_characters: int = 20_000_000  # Maximum size of a query
     most_columns: int = 1600
-    ignores_nulls: bool = True
-    underflows: bool = False
-    folds_case: bool = True
-    longest_name: int | None = None
-    forbidden: str = r"\0"
+    ignores_nulls: bool = True  # Whether GREATEST ignores NULL
+    underflows: bool = False  # Whether underflow is an error
+    folds_case: bool = True  # Whether names are case-insensitive
+    longest_name: int | None = None  # Maximum length of a name in bytes
+    forbidden: str = r"\0"  # Characters that names cannot have, as a class of a regular expression
 
 
 DIALECTS: Final[dict[str, Dialect]] = {

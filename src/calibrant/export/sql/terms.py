@@ -196,27 +196,13 @@ ONE = number(1)
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """Terms of one float type: each result is rounded to float32 where the NumPy kernels round it.
+    """Terms of one float type: each result is rounded to float32 where the NumPy kernels round it."""
 
-    Attributes
-    ----------
-    query : Query
-        Query in which terms that are used more than once are named.
-    kind : {"float32", "float64"}
-        Float type of the values.
-    casts : bool
-        Whether the system can round to float32.
-    underflows : bool
-        Whether underflow is an error in the system.
-    given : {"float32", "float64"}
-        Float type of the first argument, in which knots are compared.
-    """
-
-    query: Query
-    kind: str = "float64"
-    casts: bool = True
-    underflows: bool = False
-    given: str = "float64"
+    query: Query  # Query in which terms that are used more than once are named
+    kind: str = "float64"  # Float type of the values
+    casts: bool = True  # Whether the system can round to float32
+    underflows: bool = False  # Whether underflow is an error in the system
+    given: str = "float64"  # Float type of the first argument, in which knots are compared
 
     def as_kind(self, kind: str, given: str = "float64") -> "Arithmetic":
         """Return the arithmetic of another float type."""
