@@ -26,7 +26,20 @@ from calibrant.presentation import Table as PresentedTable
 from calibrant.presentation.text import CONTROL, in_one_line
 from calibrant.remedies import for_command_line
 
-__all__ = ["FORMATS", "Result", "Section", "deliver", "interval_header", "interval_text", "number_text"]
+__all__ = [
+    "FORMATS",
+    "Columns",
+    "Result",
+    "Section",
+    "deliver",
+    "interval_header",
+    "interval_text",
+    "number_text",
+]
+
+
+Columns = Mapping[str, str | Callable[[Any], str]]
+"""Header of a column -> the entry of a record that it shows, or a function of the record."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +56,12 @@ class Section:
     def of(
         cls,
         name: str,
-        columns: Mapping[str, str | Callable[[Any], str]],
+        columns: Columns,
         records: Sequence[dict[str, Any]],
         text_columns: tuple[int, ...] = (0,),
         shown: int | None = None,
     ) -> Self:
-        """Return a table of records; each column shows an entry or a function of a record, in the first ``shown`` rows."""
+        """Return a table of records, of which the first ``shown`` are shown."""
         rows = [
             tuple(_cell(record[of]) if isinstance(of, str) else of(record) for of in columns.values())
             for record in records[:shown]

@@ -20,7 +20,7 @@ from rich.progress import Progress as Bar
 from calibrant.cli.console import note, printed, tell
 from calibrant.cli.exit_codes import ExitCode
 from calibrant.cli.files import check_writable
-from calibrant.cli.rendering import Result, Section, deliver
+from calibrant.cli.rendering import Columns, Result, Section, deliver
 from calibrant.errors import ParameterError, StudyError
 from calibrant.presentation import duration as duration_text
 from calibrant.presentation.sentences import counted
@@ -175,7 +175,7 @@ def list_recipes(folder: Path, format_name: str, output: Path | None) -> None:
             notes.append(f"{path} cannot be used: {error}")
             continue
         records.append({"recipe": name, "title": recipe.title, "forms": list(recipe.forms)})
-    columns: dict[str, Any] = {
+    columns: Columns = {
         "recipe": lambda record: Path(record["recipe"]).name,
         "forms": lambda record: ", ".join(record["forms"]),
         "title": "title",

@@ -152,7 +152,7 @@ WITHHELD = "no interval, since"
 
 def sections_of(measurements: list[Measurement], tests: list[TestRow], level: float) -> tuple[Section, ...]:
     """Return the tables of metrics and tests, those that have rows."""
-    value = {"value": "value", interval_header(level): interval_text}
+    value: dict[str, Any] = {"value": "value", interval_header(level): interval_text}
     noise = {"if calibrated": "noise"} if any(one.noise is not None for one in measurements) else {}
     of_tests = {
         "test of calibration": lambda one: shortened(one["test"], LONGEST_TEST),

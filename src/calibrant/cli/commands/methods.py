@@ -6,7 +6,7 @@ from typing import Any
 from calibrant import registry
 from calibrant.calibrator import Calibrator
 from calibrant.cli.files import check_writable
-from calibrant.cli.rendering import Result, Section, deliver
+from calibrant.cli.rendering import Columns, Result, Section, deliver
 
 __all__ = ["methods"]
 
@@ -57,7 +57,7 @@ def methods(format_name: str, output: Path | None) -> None:
 
 
 def _section(name: str, title: str, records: list[dict[str, Any]]) -> Section:
-    columns = {"method": "name", "traits": _letters, title: "about"}
+    columns: Columns = {"method": "name", "traits": _letters, title: "about"}
     return Section.of(name, columns, records, (0, 1, 2))
 
 

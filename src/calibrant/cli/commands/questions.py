@@ -113,7 +113,7 @@ def decisions(
     numbers = decision_numbers(rows, after, matrix, level)
     assert numbers is not None
     print_notes(predictions.notes)
-    interval = {interval_header(level): interval_text}
+    interval: dict[str, Any] = {interval_header(level): interval_text}
     estimates = {
         "cost, as given": numbers.before,
         "cost, calibrated": numbers.after,
