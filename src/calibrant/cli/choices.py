@@ -11,7 +11,7 @@ from calibrant.calibrator import Calibrator
 from calibrant.errors import ParameterError
 from calibrant.metrics.declaration import options_of
 
-__all__ = ["Metric", "chosen_metrics", "literal", "make_calibrator", "name_of"]
+__all__ = ["Metric", "chosen_metrics", "make_calibrator", "name_of"]
 
 
 def make_calibrator(method: str, settings: Sequence[str] = ()) -> Calibrator:

@@ -18,7 +18,7 @@ from calibrant.cli.exit_codes import FULL, ExitCode, explained
 from calibrant.cli.options import ARGUMENTS, PROJECT_FILE, SuggestingGroup
 from calibrant.cli.project import project_of
 
-__all__ = ["Program", "calibrant"]
+__all__ = ["calibrant"]
 
 DEBUG = "--debug"
 

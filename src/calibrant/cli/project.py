@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from calibrant.cli.options import SPACES
 from calibrant.errors import FileFormatError
 
-__all__ = ["Project", "project_of"]
+__all__ = ["project_of"]
 
 TEXTS = ("label", "columns", "space", "weight", "group", "positive", "separator", "decimal")
 SWITCHES = ("normalise", "drop-missing")

@@ -19,7 +19,7 @@ from calibrant.distributed.layout import Layout, Piece
 from calibrant.errors import PartitionError
 from calibrant.numerics.row_blocks import State
 
-__all__ = ["OnDask", "OnSpark", "arrow_schema"]
+__all__ = ["OnDask", "OnSpark"]
 
 # Of more partitions than this, partial results are merged on the workers first.
 SPARK_MERGED_AT_ONCE = 32

@@ -29,7 +29,6 @@ __all__ = [
     "file_partitions",
     "lost",
     "merged",
-    "partial_sum",
     "partial_sum_of_dump",
 ]
 

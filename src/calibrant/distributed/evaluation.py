@@ -20,7 +20,7 @@ from calibrant.report import assess as assess_rows
 from calibrant.report.all_rows import METRICS_OF_ALL_ROWS, with_all_rows
 from calibrant.streaming import JackknifeSums, streaming_metrics
 
-__all__ = ["Metric", "assess", "calibration_tests", "evaluate", "intervals_of", "metrics_by_name", "tests_of"]
+__all__ = ["assess", "calibration_tests", "evaluate", "intervals_of", "metrics_by_name", "tests_of"]
 
 Metric = Callable[..., Any]
 

@@ -37,7 +37,7 @@ from calibrant.predictions import Predictions, read_only
 from calibrant.registry import make
 from calibrant.space import Space
 
-__all__ = ["ClassLevels", "EventLevels", "fit", "fit_counts", "fits_counts"]
+__all__ = ["ClassLevels", "fit", "fit_counts", "fits_counts"]
 
 Method = TypeVar("Method", bound=Calibrator)
 

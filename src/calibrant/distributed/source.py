@@ -22,15 +22,7 @@ from calibrant.options import is_whole
 from calibrant.predictions import Predictions, read_only
 from calibrant.space import Space
 
-__all__ = [
-    "PartitionedRows",
-    "PartitionedSource",
-    "Smallest",
-    "Survey",
-    "classes_of",
-    "parts_of_rows",
-    "surveyed",
-]
+__all__ = ["PartitionedSource", "Smallest", "parts_of_rows"]
 
 Change = Callable[[LabelledPredictions], LabelledPredictions]
 Features = Callable[[Predictions], FloatArray]

@@ -20,7 +20,7 @@ from calibrant.numerics.reductions import NARROW
 from calibrant.numerics.row_blocks import BLOCK_BYTES, BlockSums
 from calibrant.space import Space
 
-__all__ = ["MapGraph", "Node", "Program"]
+__all__ = ["MapGraph", "Node"]
 
 MOST_NODES = 100_000  # of a graph from a file
 MOST_COLUMNS = 10_000_000  # of all its values together

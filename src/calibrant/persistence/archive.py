@@ -30,18 +30,7 @@ from calibrant.persistence.schema import (
 )
 from calibrant.remedies import SAVED_FILE
 
-__all__ = [
-    "PREAMBLE_SIZE",
-    "ArchiveReader",
-    "File",
-    "Layout",
-    "StoredArray",
-    "array_from_bytes",
-    "header_size",
-    "is_storable",
-    "parse_layout",
-    "write_archive",
-]
+__all__ = ["ArchiveReader", "File", "Layout", "array_from_bytes", "is_storable", "write_archive"]
 
 PREAMBLE_SIZE = 10  # magic (6), version (2), length of the header (2)
 MAGIC = b"\x93NUMPY\x01\x00"

@@ -39,7 +39,6 @@ from calibrant.registry import calibrator_class
 from calibrant.space import Space
 
 __all__ = [
-    "Decoder",
     "checked_header",
     "checked_probe",
     "expect",

@@ -28,7 +28,7 @@ from calibrant.predictions import ROW_SUM_TOLERANCE, Predictions
 from calibrant.solvers import Solution
 from calibrant.space import Space
 
-__all__ = ["MAX_ROWS", "TOLERANCE", "Probe", "UnsoundError", "check_fitted", "probe_inputs"]
+__all__ = ["MAX_ROWS", "Probe", "UnsoundError", "check_fitted", "probe_inputs"]
 
 MAX_ROWS = 8
 TOLERANCE = 1e-6

@@ -21,7 +21,7 @@ from calibrant.tables.source import (
     check_weights,
 )
 
-__all__ = ["ArrayFile", "ArraySource"]
+__all__ = ["ArraySource"]
 
 USUAL_NAMES = {
     Space.PROBABILITIES: ("probabilities", "probs", "proba", "y_proba", "p"),

@@ -7,17 +7,7 @@ import numpy as np
 
 from calibrant.tables.source import MISSING
 
-__all__ = [
-    "LINE_END",
-    "QUOTE",
-    "Block",
-    "Record",
-    "blocks",
-    "cell_text",
-    "field_of",
-    "parsed_by_pyarrow",
-    "records",
-]
+__all__ = ["Block", "Record", "blocks", "cell_text", "field_of", "parsed_by_pyarrow", "records"]
 
 QUOTE = b'"'
 

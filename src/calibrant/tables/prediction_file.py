@@ -30,7 +30,6 @@ __all__ = [
     "PredictionFile",
     "Table",
     "chosen_columns",
-    "columns_of",
     "read_predictions",
     "read_side_columns",
     "rows_per_batch",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from calibrant.export.arrays import WIDE, Arrays
 
-__all__ = ["Nodes", "Symbol", "SymbolicArrays"]
+__all__ = ["Nodes", "SymbolicArrays"]
 
 INTEGER: np.dtype[Any] = np.dtype(np.int64)
 TRUTH: np.dtype[Any] = np.dtype(np.bool_)

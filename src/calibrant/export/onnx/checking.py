@@ -12,7 +12,7 @@ from calibrant.errors import FileFormatError
 from calibrant.export.backend import LARGEST_VALUE, MOST_ENTRIES, MOST_WORK
 from calibrant.persistence.schema import quoted
 
-__all__ = ["OPERATORS", "Proto", "all_graphs", "check_model"]
+__all__ = ["Proto", "all_graphs", "check_model"]
 
 Proto = Any
 """A message of the library onnx."""

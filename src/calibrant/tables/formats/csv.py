@@ -32,7 +32,7 @@ from calibrant.tables.source import (
     check_no_nul,
 )
 
-__all__ = ["CsvSink", "CsvSource", "Dialect"]
+__all__ = ["Dialect"]
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NUL = b"\x00"

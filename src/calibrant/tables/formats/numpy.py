@@ -19,7 +19,7 @@ from calibrant.tables.array_source import ArraySource
 from calibrant.tables.formats import ZIP, Format
 from calibrant.tables.source import Batch, Sink
 
-__all__ = ["ArrayWriter", "NpySink", "NpzMembers", "NpzSink", "npy_source", "npz_source", "one_array_only"]
+__all__ = ["NpzMembers", "one_array_only"]
 
 LOCAL_HEADER_SIZE = 30  # bytes of a member's local header before its name
 LENGTHS = slice(26, 30)  # position of the lengths of name and extra field in these bytes
