@@ -233,11 +233,7 @@ _CONVENTIONS = dict(
             confidence_ece=confidence_ece_of_equal_counts_in_percent,
             classwise_ece=classwise_ece_of_equal_counts_in_percent,
         ),
-        _named(
-            "wenger2020",
-            "Gaussian-process calibration",
-            confidence_ece=confidence_ece_of_bin_centres,
-        ),
+        _named("wenger2020", "Gaussian-process calibration", confidence_ece=confidence_ece_of_bin_centres),
         _named(
             "tomani2022",
             "parameterized temperature scaling",

@@ -73,10 +73,7 @@ def save_model(
     environment = {"name": "mlflow-env", "dependencies": ["pip", {"pip": requirements}]}
     mlflow.utils.yaml_utils.write_yaml(str(folder), "conda.yaml", environment)
     mlflow.pyfunc.add_to_model(
-        model,
-        loader_module="calibrant.mlflow",
-        data=MODEL_FILE,
-        conda_env="conda.yaml",
+        model, loader_module="calibrant.mlflow", data=MODEL_FILE, conda_env="conda.yaml"
     )
     model.add_flavor(
         FLAVOUR,

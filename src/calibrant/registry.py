@@ -31,9 +31,7 @@ ELSEWHERE = {
     "deccal": "decision",
 }
 
-COMPOSITIONS: dict[str, str] = {
-    "irova-ts": "temperature+irova",
-}
+COMPOSITIONS: dict[str, str] = {"irova-ts": "temperature+irova"}
 """Names that the literature gives to compositions: registry name -> the parts, joined by ``+``.
 
 ``irova-ts`` is the composition of :cite:`zhang2020`; their program fits the temperature to the squared error, which is

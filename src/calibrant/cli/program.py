@@ -85,11 +85,7 @@ class Program(SuggestingGroup):
         return int(code) if isinstance(code, int) else ExitCode.FINE
 
     def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Parse the command line; --help and --version print here."""
         project, arguments = project_of(Path.cwd(), args), list(args)

@@ -36,16 +36,7 @@ __all__ = ["BACKEND", "interpreter_source", "json_of", "load_json"]
 
 FORMAT: Final = "calibrant graph"
 VERSION: Final = 1
-KEYS: Final = {
-    "format",
-    "version",
-    "library_version",
-    "float_type",
-    "classes",
-    "columns",
-    "graph",
-    "probe",
-}
+KEYS: Final = {"format", "version", "library_version", "float_type", "classes", "columns", "graph", "probe"}
 
 MAX_BYTES: Final = 2**28
 MAX_VALUES: Final = 20_000_000
@@ -216,11 +207,7 @@ def _run(path: Path, scores: NDArray[np.floating]) -> NDArray[np.floating]:
 
 def _metadata(path: Path) -> dict[str, Any]:
     loaded = load_json(path)
-    return {
-        "space": loaded.graph.space.value,
-        "classes": loaded.classes,
-        "n_columns": loaded.graph.n_columns,
-    }
+    return {"space": loaded.graph.space.value, "classes": loaded.classes, "n_columns": loaded.graph.n_columns}
 
 
 BACKEND = Backend("JSON", (".json",), "", _write, _run, _metadata)

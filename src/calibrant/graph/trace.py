@@ -9,15 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import FloatArray
-from calibrant.graph.columns import (
-    BoundGaps,
-    Columns,
-    Constant,
-    Floor,
-    Join,
-    RestOfClasses,
-    Restrict,
-)
+from calibrant.graph.columns import BoundGaps, Columns, Constant, Floor, Join, RestOfClasses, Restrict
 from calibrant.graph.elementwise import (
     Affine,
     Arithmetic,
@@ -372,10 +364,7 @@ class TracedPredictions:
     def against_rest(self) -> "Event":
         """The K one-vs-rest events, one per column."""
         return Event(
-            self.space,
-            self.least,
-            self.scores.then(RestOfClasses(self.space is Space.LOGITS)),
-            self.scores,
+            self.space, self.least, self.scores.then(RestOfClasses(self.space is Space.LOGITS)), self.scores
         )
 
 

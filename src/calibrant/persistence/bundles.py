@@ -30,13 +30,7 @@ from calibrant.persistence.schema import ENUMERATIONS, RECORDS, UnreadableError,
 from calibrant.persistence.writing import save
 from calibrant.registry import calibrator_classes
 
-__all__ = [
-    "load_classifier",
-    "load_labels",
-    "save_classifier",
-    "save_labels",
-    "trusted_types",
-]
+__all__ = ["load_classifier", "load_labels", "save_classifier", "save_labels", "trusted_types"]
 
 Members = dict[str, Callable[[], bytes]]
 """Name -> function that reads the member."""

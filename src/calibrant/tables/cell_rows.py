@@ -11,14 +11,7 @@ from numpy.typing import NDArray
 
 from calibrant.errors import PredictionError
 from calibrant.presentation.sentences import shortened
-from calibrant.tables.source import (
-    ColumnBatch,
-    ColumnSource,
-    Names,
-    NoRowsError,
-    check_names,
-    check_no_nul,
-)
+from calibrant.tables.source import ColumnBatch, ColumnSource, Names, NoRowsError, check_names, check_no_nul
 
 __all__ = ["CellBatch", "CellRow", "CellSource"]
 

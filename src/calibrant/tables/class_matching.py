@@ -12,13 +12,7 @@ from calibrant.errors import LabelError, ParameterError, PredictionError
 from calibrant.presentation.sentences import counted
 from calibrant.remedies import CHOOSE_COLUMNS, NAME_POSITIVE, POSITIVE_CLASS
 from calibrant.space import Space
-from calibrant.tables.columns import (
-    ScoreColumns,
-    labels_in,
-    listed,
-    shared_affixes,
-    without_common_ends,
-)
+from calibrant.tables.columns import ScoreColumns, labels_in, listed, shared_affixes, without_common_ends
 from calibrant.tables.source import as_integers
 
 __all__ = ["ClassMatch", "match_classes"]

@@ -188,9 +188,7 @@ def label_penalty(label_map: LabelMap, of_curve: Matrix, strength: float) -> Qua
     """Return the penalty on the sum of losses: of the shared curve as given, of slopes and shifts of labels by strength."""
     of_labels = np.repeat([SLOPE_PENALTY * strength, strength], label_map.n_classes)
     return QuadraticPenalty(
-        np.concatenate([np.zeros(label_map.n_shared), of_labels]),
-        label_map.identity(),
-        of_curve,
+        np.concatenate([np.zeros(label_map.n_shared), of_labels]), label_map.identity(), of_curve
     )
 
 

@@ -108,14 +108,7 @@ def _result(comparison: Comparison, file: Path) -> Result:
             notes.append(f"{result.name} failed: {result.error}.")
     section = Section(
         "methods",
-        (
-            "method",
-            "log-loss",
-            "difference",
-            interval_header(comparison.level),
-            "Brier",
-            "changed",
-        ),
+        ("method", "log-loss", "difference", interval_header(comparison.level), "Brier", "changed"),
         [_row(result) for result in comparison.results],
         [_record(result) for result in comparison.results],
     )

@@ -46,12 +46,7 @@ SCORES_IN_MEMORY = 4_000_000  # 32 MB; more are read in batches
 
 
 def fit(
-    file: Path,
-    method: str,
-    settings: tuple[str, ...],
-    output: Path,
-    format_name: str,
-    **choice: Any,
+    file: Path, method: str, settings: tuple[str, ...], output: Path, format_name: str, **choice: Any
 ) -> None:
     """Fit a calibrator to held-out predictions of the classifier, and save it."""
     check_writable(output, file)

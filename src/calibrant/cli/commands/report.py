@@ -238,13 +238,7 @@ def assessed_in_batches(
     }
     given, labels, weights, groups = found.sample()
     assessment = assess(
-        labels,
-        given,
-        sample_weight=weights,
-        groups=groups,
-        level=level,
-        progress=progress.update,
-        **options,
+        labels, given, sample_weight=weights, groups=groups, level=level, progress=progress.update, **options
     )
     unit = "rows" if groups is None else "groups of rows"
     return with_all_rows(assessment, exact, tests, sums.n_rows, f"A random choice of {unit}")

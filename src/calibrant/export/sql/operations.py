@@ -101,9 +101,7 @@ def _decay(a: Arithmetic, x: Term) -> Term:
 def _sigmoid(a: Arithmetic, x: Term) -> Term:
     decay = _decay(a, x)
     return when(
-        text_of("{} >= 0e0", x),
-        text_of("1e0 / (1e0 + {})", decay),
-        text_of("{} / (1e0 + {})", decay, decay),
+        text_of("{} >= 0e0", x), text_of("1e0 / (1e0 + {})", decay), text_of("{} / (1e0 + {})", decay, decay)
     )
 
 

@@ -40,10 +40,7 @@ __all__ = [
 
 Tensor = Any  # torch.Tensor, whose types are not looked at
 
-KINDS: dict[Any, np.dtype[Any]] = {
-    torch.float32: np.dtype(np.float32),
-    torch.float64: np.dtype(np.float64),
-}
+KINDS: dict[Any, np.dtype[Any]] = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
 DTYPES = {kind.name: dtype for dtype, kind in KINDS.items()}
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {

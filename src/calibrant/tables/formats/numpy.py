@@ -278,13 +278,7 @@ class NpzSink(Sink):
 
 
 NPZ = Format(
-    "NPZ",
-    (".npz",),
-    npz_source,
-    NpzSink,
-    ZIP,
-    member=".npy",
-    about="one array of scores, one of labels",
+    "NPZ", (".npz",), npz_source, NpzSink, ZIP, member=".npy", about="one array of scores, one of labels"
 )
 NPY = Format(
     "NPY",

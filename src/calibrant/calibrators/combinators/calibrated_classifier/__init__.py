@@ -32,12 +32,7 @@ from calibrant.calibrators.combinators.calibrated_classifier.training_rows impor
     mean_scores,
     response_method,
 )
-from calibrant.errors import (
-    CalibrationWarning,
-    LabelError,
-    MissingClassWarning,
-    ParameterError,
-)
+from calibrant.errors import CalibrationWarning, LabelError, MissingClassWarning, ParameterError
 from calibrant.fit_cost import FitPart, JointCost, announce_cost
 from calibrant.notices import Notice, gathered, held_back
 from calibrant.predictions import Predictions
