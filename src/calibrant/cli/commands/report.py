@@ -284,7 +284,9 @@ class _SummedAndDrawn:
             # The last group may have lost some of its rows.
             complete = drawn.keys < drawn.keys.max()
             drawn = drawn.taken(complete) if complete.any() else drawn
-        scores, labels, weights, groups, _ = drawn.taken(np.argsort(drawn.columns[-1])).columns
+        *_, places = drawn.columns
+        assert places is not None
+        scores, labels, weights, groups, _ = drawn.taken(np.argsort(places)).columns
         assert scores is not None
         assert labels is not None
         given = Predictions(read_only(scores), self._predictions.space, self._predictions.classes)
