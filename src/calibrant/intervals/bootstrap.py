@@ -39,7 +39,7 @@ from calibrant.metrics.declaration import (
     traits_of,
 )
 from calibrant.metrics.row_losses import prepared_losses
-from calibrant.numerics.cluster_variance import effective_number
+from calibrant.numerics.cluster_variance import degrees_of_freedom
 from calibrant.numerics.row_resampling import RowResampling
 from calibrant.options import check_flag
 
@@ -331,8 +331,8 @@ MANY_ROWS = 200
 
 
 def _effective_units(data: LabelledPredictions, groups: IntArray | None) -> float:
-    """Return the effective number of groups, or of rows if they are few."""
-    number = effective_number(masses(data, groups))
+    """Return one more than the degrees of freedom of the groups, or of the rows if they are few."""
+    number = 1 + degrees_of_freedom(masses(data, groups))
     return number if groups is not None or number < MANY_ROWS else np.inf
 
 

@@ -16,7 +16,6 @@ from calibrant.hypothesis_tests import (
 )
 from calibrant.metrics import OneClass, TopClasses, brier_score, confidence_ece
 from calibrant.metrics.utility import Utility
-from calibrant.numerics.cluster_variance import UnitMean
 from calibrant.presentation import class_named, counted, p_text
 from calibrant.ranking import holm
 from calibrant.report.contents import Detectable, EventNumbers, TestRow
@@ -24,6 +23,7 @@ from calibrant.report.evaluation_set import EvaluationSet, random_rows
 from calibrant.report.event_evidence import (
     SMALLEST_VARIANCE,
     EventEvidence,
+    GroupSums,
     event_evidence,
     rare_detectable,
     weights_of_test,
@@ -45,9 +45,6 @@ KERNEL_ROWS, KERNEL_NUMBERS, KERNEL_CLASSES = 1000, 10_000, 30
 # Rows and number of simulations for the null distribution of a binned error.
 SIMULATED_ROWS, SIMULATIONS = 20_000, 500
 EXACT_SIMULATIONS = 999
-
-# Effective number of groups, less one, from which on their variance decides.
-FEWEST_DEGREES = 4.0
 
 IMPOSSIBLE = "Events of probability zero"
 FOR_INFORMATION = "For information only; not used for the verdict."
@@ -136,6 +133,8 @@ def evidence_of(rows: EvaluationSet, sample: EvaluationSet, level: float, random
     ]
     if main.has_count_test:
         results.append(_count_finding(main, event))
+    if main.mean_p_value is not None:
+        results.append(_mean_finding(rows, main, event, main.mean_p_value))
     class_events, class_adjusted = _class_evidence(rows, main)
     if rows.n_classes > 2:
         results.append(_classes_together(rows, class_events))
@@ -219,6 +218,20 @@ def _count_finding(main: EventEvidence, event: str) -> _Test:
     )
 
 
+def _mean_finding(rows: EvaluationSet, main: EventEvidence, event: str, p_value: float) -> _Test:
+    utility, _ = main_event(rows)
+    prospect = utility.prospect(rows.predictions)
+    residuals = prospect.realised(rows.data.labels) - prospect.expected
+    return _Test(
+        "Mean residual",
+        event,
+        float(np.average(residuals, weights=weights_of_test(rows))),
+        p_value,
+        "Observed frequency minus mean probability, compared with its values for random signs of the groups' sums.",
+        True,
+    )
+
+
 def _classes_together(rows: EvaluationSet, events: tuple[EventEvidence, ...]) -> _Test:
     p_values = [event.combined_p_value for event in events]
     smallest = p_values.index(min(p_values))
@@ -290,19 +303,19 @@ def _spiegelhalter(rows: EvaluationSet, is_valid: bool) -> _Test:
 
 
 def _grouped_spiegelhalter(rows: EvaluationSet, is_valid: bool) -> _Test:
-    """Return Spiegelhalter's test with the variance between groups, whose weights are capped as in the cumulative test."""
+    """Return Spiegelhalter's test by random signs of groups, whose weights are capped as in the cumulative test."""
+    assert rows.groups is not None
     p = rows.predictions.probabilities.astype(np.float64)
     excess = np.einsum("ik,ik->i", p, p) - p[np.arange(rows.n_rows), rows.data.labels]
-    found = UnitMean.of(excess, weights_of_test(rows), rows.groups)
-    has_variance = np.isfinite(found.error) and found.error > 0
+    weights = weights_of_test(rows)
     return _Test(
         "Spiegelhalter's test",
         "all probabilities",
-        found.mean / found.error if has_variance else 0.0,
-        found.p_value if has_variance else 1.0,
-        "Observed minus expected Brier score, divided by its standard error between groups: positive for over-confident "
-        "probabilities, negative for under-confident ones.",
-        is_valid and has_variance and found.degrees >= FEWEST_DEGREES,
+        float(np.average(excess, weights=weights)),
+        GroupSums.of(rows.groups, weights * excess).total_p_value,
+        "Observed minus expected Brier score, compared with its values for random signs of the groups' sums: positive for "
+        "over-confident probabilities, negative for under-confident ones.",
+        is_valid,
     )
 
 
