@@ -1,0 +1,3 @@
+INTRODUCTION = AGAIN_TEXT = SOURCES = ""
+ABOUT = defaultdict = {}
+GROUPS = {}
