@@ -31,7 +31,8 @@ from promises_texts import ABOUT, AGAIN_TEXT, GROUPS, INTRODUCTION, SOURCES
 
 from calibrant.intervals import clopper_pearson
 
-BATCH = 20
+# Simulations before others have their turn, of one batch, and of a cell without a slow fit.
+GOALS, BATCH, MANY = (20, 100, 200, 400), 20, 400
 
 # A cell on the wrong side of its limits is simulated again, this many times as often; then only these simulations count.
 IN_DOUBT = 5
@@ -129,24 +130,25 @@ def run(path: Path, only: str, minutes: float, simulations: int, part: tuple[int
     subjects = {cell.subject or cell.key: 0 for cell in every}
     place_of = {subject: place for place, subject in enumerate(subjects)}
     chosen = [
-        cell
-        for cell in every
-        if only in cell.key and place_of[cell.subject or cell.key] % part[1] == part[0]
+        cell for cell in every if only in cell.key and place_of[cell.subject or cell.key] % part[1] == part[0]
     ]
     end = time.monotonic() + 60 * minutes
-    for goal in (20, 40, 100, 200, 400, 800, 2000):
-        for cell in chosen:
-            while True:
+    # Quick cells first, then those in doubt.
+    quick = [cell for cell in chosen if cell.simulations >= MANY]
+    slow = [cell for cell in chosen if cell.simulations < MANY]
+    for some, goals in ((quick, GOALS), (slow, GOALS), (chosen, (IN_DOUBT * MANY,))):
+        for goal in goals:
+            for cell in some:
                 key, number, offset = wanted(cell, done)
-                count = done.get(key, Count())
-                at_most = number if key != cell.key else min(number, goal, simulations)
-                if count.total >= at_most or (key != cell.key and goal < cell.simulations):
-                    break
-                if time.monotonic() > end:
-                    return
-                batch = simulate(cell, offset + count.total, min(BATCH, at_most - count.total))
-                done[key] = count + batch
-                append(path, key, batch)
+                at_most = min(number, goal if len(goals) == 1 else min(goal, simulations))
+                if key != cell.key and len(goals) > 1:
+                    continue
+                while (count := done.get(key, Count())).total < at_most:
+                    if time.monotonic() > end:
+                        return
+                    batch = simulate(cell, offset + count.total, min(BATCH, at_most - count.total))
+                    done[key] = count + batch
+                    append(path, key, batch)
 
 
 def run_before(path: Path, tree: Path) -> None:
@@ -205,7 +207,8 @@ def power_table(done: Done) -> str:
     lines = ["| scenario | before | now |", "|---|---|---|"]
     for now, old in zip(power_cells(), power_cells(f"{BEFORE}verdict: power"), strict=True):
         values = [
-            with_limits(done[cell.key]) if done.get(cell.key, Count()).claims else "not run" for cell in (old, now)
+            with_limits(done[cell.key]) if done.get(cell.key, Count()).claims else "not run"
+            for cell in (old, now)
         ]
         lines.append(f"| {now.scenario} | " + " | ".join(values) + " |")
     return f"## Power of the verdict\n\n{ABOUT['Power of the verdict']}\n\n" + "\n".join(lines) + "\n"
@@ -263,7 +266,9 @@ def page(done: Done) -> str:
         extent += f" The run was stopped early: {len(short)} cells have fewer simulations than planned, at least {least}."
     parts = [INTRODUCTION, extent + "\n", summary(by_claim, done), AGAIN_TEXT]
     for title, claims in GROUPS.items():
-        parts.append(power_table(done) if title == "Power of the verdict" else tables(title, claims, by_claim, done))
+        parts.append(
+            power_table(done) if title == "Power of the verdict" else tables(title, claims, by_claim, done)
+        )
     parts.append(SOURCES)
     return "\n".join(parts)
 

@@ -127,9 +127,7 @@ class UnitMean:
             masses = np.bincount(groups, masses).astype(np.float64, copy=False)
         variance = float(variance_of_sums(residuals, masses))
         asymmetry = 0.0 if variance == 0 else _asymmetry(residuals, masses if groups is None else None)
-        return cls(
-            mean, variance**0.5 / float(masses.sum()), n_units, degrees_of_freedom(masses), asymmetry
-        )
+        return cls(mean, variance**0.5 / float(masses.sum()), n_units, degrees_of_freedom(masses), asymmetry)
 
     def limits(self, level: float) -> tuple[float, float]:
         """Return both ends of the interval."""

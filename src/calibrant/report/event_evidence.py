@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import sqrt
 from typing import Self
 
 import numpy as np

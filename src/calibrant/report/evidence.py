@@ -42,6 +42,9 @@ __all__ = ["FOR_INFORMATION", "IMPOSSIBLE", "Evidence", "evidence_of", "main_eve
 # Limits of the kernel test, which is quadratic in the rows: rows, probabilities, and classes above which it is skipped.
 KERNEL_ROWS, KERNEL_NUMBERS, KERNEL_CLASSES = 1000, 10_000, 30
 
+# Its numbers of simulations; the second one is for p-values at most this.
+KERNEL_SIMULATIONS, KERNEL_CLEAR = (99, 500), 0.1
+
 # Rows and number of simulations for the null distribution of a binned error.
 SIMULATED_ROWS, SIMULATIONS = 20_000, 500
 EXACT_SIMULATIONS = 999
@@ -134,7 +137,7 @@ def evidence_of(rows: EvaluationSet, sample: EvaluationSet, level: float, random
     if main.has_count_test:
         results.append(_count_finding(main, event))
     if main.mean_p_value is not None:
-        results.append(_mean_finding(rows, main, event, main.mean_p_value))
+        results.append(_mean_finding(rows, event, main.mean_p_value))
     class_events, class_adjusted = _class_evidence(rows, main)
     if rows.n_classes > 2:
         results.append(_classes_together(rows, class_events))
@@ -218,9 +221,8 @@ def _count_finding(main: EventEvidence, event: str) -> _Test:
     )
 
 
-def _mean_finding(rows: EvaluationSet, main: EventEvidence, event: str, p_value: float) -> _Test:
-    utility, _ = main_event(rows)
-    prospect = utility.prospect(rows.predictions)
+def _mean_finding(rows: EvaluationSet, event: str, p_value: float) -> _Test:
+    prospect = main_event(rows)[0].prospect(rows.predictions)
     residuals = prospect.realised(rows.data.labels) - prospect.expected
     return _Test(
         "Mean residual",
@@ -343,21 +345,24 @@ def _exact(sample: EvaluationSet, random_state: int) -> list[_Test]:
 
 def _kernel(rows: EvaluationSet, random_state: int) -> _Test:
     subset = rows.take(random_rows(rows, KERNEL_ROWS, KERNEL_NUMBERS, random_state))
-    result = kernel_test(
-        subset.labels,
-        subset.predictions,
-        sample_weight=subset.weights,
-        method="resampling",
-        n_resamples=500,
-        random_state=random_state,
-    )
+    for n_resamples in KERNEL_SIMULATIONS:
+        result = kernel_test(
+            subset.labels,
+            subset.predictions,
+            sample_weight=subset.weights,
+            method="resampling",
+            n_resamples=n_resamples,
+            random_state=random_state,
+        )
+        if result.p_value > KERNEL_CLEAR:  # more simulations could only reject less often
+            break
     part = "" if subset.n_rows == rows.n_rows else f"On a random sample of {subset.n_rows} rows: "
     return _Test(
         "Kernel test",
         "probability vectors",
         result.statistic,
         result.p_value,
-        f"{part}Correlation between the residuals of rows with similar probabilities; 500 simulations.",
+        f"{part}Correlation between the residuals of rows with similar probabilities; {result.n_resamples} simulations.",
         rows.groups is None,
     )
 
