@@ -31,6 +31,8 @@ from promises_texts import ABOUT, AGAIN_TEXT, GROUPS, INTRODUCTION, SOURCES
 
 from calibrant.intervals import clopper_pearson
 
+SLOWER = ("verdict", "fresh: verdict", "kernel_test", "calibration_belt", "bootstrap", "paired_bootstrap")
+
 # Simulations before others have their turn, of one batch, and of a cell without a slow fit.
 GOALS, BATCH, MANY = (20, 100, 200, 400), 20, 400
 
@@ -133,10 +135,11 @@ def run(path: Path, only: str, minutes: float, simulations: int, part: tuple[int
         cell for cell in every if only in cell.key and place_of[cell.subject or cell.key] % part[1] == part[0]
     ]
     end = time.monotonic() + 60 * minutes
-    # Quick cells first, then those in doubt.
-    quick = [cell for cell in chosen if cell.simulations >= MANY]
-    slow = [cell for cell in chosen if cell.simulations < MANY]
-    for some, goals in ((quick, GOALS), (slow, GOALS), (chosen, (IN_DOUBT * MANY,))):
+    # Quick cells first, those in doubt last.
+    tiers: list[list[Cell]] = [[], [], []]
+    for cell in chosen:
+        tiers[2 if cell.simulations < MANY else int(cell.claim.startswith(SLOWER))].append(cell)
+    for some, goals in (*((tier, GOALS) for tier in tiers), (chosen, (IN_DOUBT * MANY,))):
         for goal in goals:
             for cell in some:
                 key, number, offset = wanted(cell, done)
