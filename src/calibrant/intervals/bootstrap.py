@@ -150,8 +150,8 @@ def bootstrap(
     >>> print(bootstrap(accuracy, y, p))
     accuracy(): 0.8, 95 % interval [0.7186, 0.8712] (percentile bootstrap, 100 rows, 2000 resamples)
     """
-    options = BootstrapOptions(level, method, n_resamples, random_state, progress)
     check_flag("uncorrected", uncorrected)
+    options = BootstrapOptions(level, method, n_resamples, random_state, progress, uncorrected)
     check_metric(metric, sample_weight is not None)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
     resampling = _resampling(data, y_true, sample_weight, stratify, groups)
@@ -244,8 +244,8 @@ def paired_bootstrap(
     >>> round(interval.estimate, 6), interval.high < 0, interval.probability_second_better
     (-0.125, True, 1.0)
     """
-    options = BootstrapOptions(level, method, n_resamples, random_state, progress)
     check_flag("uncorrected", uncorrected)
+    options = BootstrapOptions(level, method, n_resamples, random_state, progress, uncorrected)
     check_metric(metric, sample_weight is not None)
     if higher_is_better is not None:
         check_flag("higher_is_better", higher_is_better)

@@ -126,7 +126,8 @@ class UnitMean:
             residuals = np.bincount(groups, residuals).astype(np.float64, copy=False)
             masses = np.bincount(groups, masses).astype(np.float64, copy=False)
         variance = float(variance_of_sums(residuals, masses))
-        asymmetry = 0.0 if variance == 0 else _asymmetry(residuals, masses if groups is None else None)
+        of_rows = masses if n_units == len(values) else None
+        asymmetry = 0.0 if variance == 0 else _asymmetry(residuals, of_rows)
         return cls(mean, variance**0.5 / float(masses.sum()), n_units, degrees_of_freedom(masses), asymmetry)
 
     def limits(self, level: float) -> tuple[float, float]:
