@@ -139,22 +139,25 @@ def run(path: Path, only: str, minutes: float, simulations: int, part: tuple[int
     tiers: list[list[Cell]] = [[], [], []]
     for cell in chosen:
         tiers[2 if cell.simulations < MANY else int(cell.claim.startswith(SLOWER))].append(cell)
-    for some, goals in (*((tier, GOALS) for tier in tiers), (chosen, (IN_DOUBT * MANY,))):
-        for goal in goals:
-            for cell in some:
-                key, number, offset = wanted(cell, done)
-                at_most = min(number, goal if len(goals) == 1 else min(goal, simulations))
-                if key != cell.key and len(goals) > 1:
-                    continue
-                while (count := done.get(key, Count())).total < at_most:
-                    if time.monotonic() > end:
-                        return
-                    batch = simulate(cell, offset + count.total, min(BATCH, at_most - count.total))
-                    done[key] = count + batch
-                    append(path, key, batch)
+    for tier in tiers:
+        for goal in GOALS:
+            for cell in tier:
+                go_on(path, cell.key, cell, min(goal, cell.simulations, simulations), 0, done, end)
+    for cell in chosen:
+        key, number, offset = wanted(cell, done)
+        if key != cell.key:
+            go_on(path, key, cell, number, offset, done, end)
 
 
-def run_before(path: Path, tree: Path) -> None:
+def go_on(path: Path, key: str, cell: Cell, number: int, offset: int, done: Done, end: float) -> None:
+    """Simulate a cell up to a number of simulations, unless the time is over."""
+    while (count := done.get(key, Count())).total < number and time.monotonic() < end:
+        batch = simulate(cell, offset + count.total, min(BATCH, number - count.total))
+        done[key] = count + batch
+        append(path, key, batch)
+
+
+def run_before(path: Path, tree: Path, simulations: int) -> None:
     """Run the simulations of power with the package of another tree."""
     if not (tree / "calibrant" / "__init__.py").exists():
         raise SystemExit(f"{tree} holds no package calibrant; pass the folder src of a tree.")
@@ -163,9 +166,9 @@ def run_before(path: Path, tree: Path) -> None:
     done = stored(path)
     for cell in power_cells(f"{BEFORE}verdict: power"):
         first = done.get(cell.key, Count()).total
-        if first >= cell.simulations:
+        number = min(cell.simulations, simulations) - first
+        if number <= 0:
             continue
-        number = cell.simulations - first
         command = [sys.executable, str(here / "promises_power.py"), cell.scenario, str(first), str(number)]
         asked = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
         append(path, cell.key, Count(number, float(asked.stdout)))
@@ -297,7 +300,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
     if options.before is not None:
-        run_before(options.results, options.before)
+        run_before(options.results, options.before, options.simulations)
     elif options.page is not None:
         options.page.write_text(page(stored(options.results)), encoding="utf-8")
     else:

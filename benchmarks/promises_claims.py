@@ -334,10 +334,8 @@ def proportion_covered(n: int, p: float, generator: np.random.Generator) -> Outc
 def jackknife_covered(metric: Any, truth: float, rows: Any, generator: np.random.Generator) -> Outcome:
     data = LabelledPredictions.parse(rows.p, rows.y, rows.weights)
     (found,) = JackknifeSums([metric]).update(data, generator.integers(0, 100, len(rows.y))).results()
-    if not found.has_interval:
-        return None
     low, high = found.interval()
-    return bool(low <= truth <= high)
+    return None if np.isnan(low) else bool(low <= truth <= high)
 
 
 def jackknifed_brier(draw: Draw, generator: np.random.Generator) -> Outcome:

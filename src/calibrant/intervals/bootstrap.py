@@ -119,12 +119,14 @@ def bootstrap(
     all, use a test of calibration. Means over rows and unbiased metrics, such as
     ``lp_calibration_error`` and ``kernel_calibration_error``, have intervals too.
 
-    **Coverage.** It is approximate: in the worst scenarios of :doc:`/promises`, with 40 rows and with rounded
-    probabilities, 95 % intervals of the Brier score contain the true value in 93 % of the cases.
+    **Limits.** Of B resamples the ends are the order statistics :math:`(B + 1) \alpha`, which contain a further resample with the
+    given probability :cite:`davison1997`. The quantiles of the resamples, which ``uncorrected=True`` returns, do so in 94.5 % of
+    the cases for 400 resamples and a level of 95 %.
 
     **Few units.** With groups, rare events or fewer than 200 rows, the distances of both ends from the median of the resamples
-    are multiplied by :math:`\sqrt{u / (u - 1)}\, t_{u - 1} / z` for u effective groups, rows or events
-    :cite:`hesterberg2015`. There is no interval for fewer than five events or effective groups, and where predictions
+    are multiplied by :math:`\sqrt{u / (u - 1)}\, t_{u - 1} / z` for u groups, rows or events :cite:`hesterberg2015`; if
+    groups or weights are unequal, u is one more than Satterthwaite's degrees of freedom :cite:`bell2002`.
+    There is no interval for fewer than five events or effective groups, and where predictions
     expect effectively fewer than five of the less probable outcomes: the size of losses that did not occur is unknown.
 
     **Metrics with weights that are not counts** (bias-corrected ones) treat a row that was drawn twice as one

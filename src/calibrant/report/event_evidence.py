@@ -1,4 +1,4 @@
-"""Calibration test of one event: cumulative test, exact test for few events, design effect for groups."""
+"""Calibration test of one event: cumulative test, exact test for few events, random signs of groups."""
 
 from dataclasses import dataclass
 from functools import cached_property
