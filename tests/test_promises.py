@@ -73,7 +73,7 @@ QUICK = [
     "selection_threshold, clopper-pearson | two classes, 1,000 rows",
     "CalibrationMonitor, any-time | two classes, 1,000 rows",
     "CalibrationMonitor, change | ten distinct scores, 200 rows",
-    "WithIntervals of temperature | rounded to 3 decimals, 500 rows",
+    "WithIntervals of temperature | 5 imbalanced classes, 500 rows",
     "discrete_score_test | 4 classes, 200 rows, in tenths",
     "subgroup_calibration, any segment | 4 classes, 200 rows",
     "wilcoxon_holm, any pair | 5 methods, 10 tasks, ties",
