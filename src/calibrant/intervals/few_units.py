@@ -28,7 +28,9 @@ __all__ = [
 ]
 
 # Below these numbers there is no interval.
-FEWEST_EVENTS, FEWEST_OUTCOMES, FEWEST_UNITS = 5, 5.0, 5.0
+FEWEST_EVENTS = 5
+FEWEST_OUTCOMES = 5.0
+FEWEST_UNITS = 5.0
 
 # Share of the units above which their effective number counts as their number.
 NEARLY_EQUAL = 0.9
