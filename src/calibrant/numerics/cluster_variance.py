@@ -170,7 +170,7 @@ def _asymmetry(residuals: Float64Array, weights: Float64Array | None) -> float:
     if weights is not None:
         residuals = residuals / weights
         scaled = weights / weights.max()
-        factor = float((scaled**3).sum()) / float(scaled @ scaled) ** 1.5 * len(weights) ** 0.5
+        factor = float((scaled**3).sum()) / float(scaled @ scaled) ** 1.5 * float(len(weights)) ** 0.5
     # Units of very different values may underflow in the third power.
     scaled = residuals / np.abs(residuals).max()
-    return factor * float((scaled**3).sum()) / float(scaled @ scaled) ** 1.5
+    return float(factor * (scaled**3).sum() / float(scaled @ scaled) ** 1.5)
