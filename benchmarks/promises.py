@@ -242,7 +242,10 @@ def summary(by_claim: dict[str, list[Cell]], done: Done) -> str:
                 return sign * counts[cell.scenario].held / counts[cell.scenario].claims
 
             cell = max(measured, key=badness, default=None)
-            found, where = "withdrawn", ""
+            is_none = any(count.total for count in counts.values()) and not any(
+                count.claims for count in counts.values()
+            )
+            found, where = "withdrawn" if is_none else "too few simulations", ""
             if cell is not None:
                 bold = "" if is_kept(cell, counts[cell.scenario]) else "**"
                 found, where = f"{bold}{with_limits(counts[cell.scenario])}{bold}", cell.scenario
