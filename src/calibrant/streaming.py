@@ -224,7 +224,9 @@ class JackknifeSums:
     .. math:: s^2 = \frac{m - 1}{m} \sum_j \bigl( \theta_{(j)} - \bar\theta \bigr)^2
 
     is the variance of the metric of all rows :cite:`efron1987`. A binned error of calibrated predictions is positive by noise,
-    and no interval around it contains the true error, so such metrics have none. Only sums are kept: for every metric those of
+    and no interval around it contains the true error, so such metrics have none. Nor is there one, with the reason in
+    ``why_none``, for fewer than five rows of a rare class, effectively fewer than five rows by their weights, and where
+    effectively fewer than five of the less probable outcomes are expected. Only sums are kept: for every metric those of
     an :class:`Accumulator`, times the number of parts.
 
     Parameters
