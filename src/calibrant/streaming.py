@@ -226,8 +226,9 @@ class JackknifeSums:
     is the variance of the metric of all rows :cite:`efron1987`. A binned error of calibrated predictions is positive by noise,
     and no interval around it contains the true error, so such metrics have none. Nor is there one, with the reason in
     ``why_none``, for fewer than five rows of a rare class, effectively fewer than five rows by their weights, and where
-    effectively fewer than five of the less probable outcomes are expected. Only sums are kept: for every metric those of
-    an :class:`Accumulator`, times the number of parts.
+    effectively fewer than five of the less probable outcomes are expected. For five to ten events of a rare class, 95 % intervals
+    of the squared ``debiased_ece`` contain the true value in 86 % of the cases only, see
+    :doc:`/promises`. Only sums are kept: for every metric those of an :class:`Accumulator`, times the number of parts.
 
     Parameters
     ----------
