@@ -271,8 +271,12 @@ def page(done: Done) -> str:
         f"{len(again)} cells were in doubt, {len(wrong)} stay on the wrong side of their limits."
     )
     if short:
-        least = min(final(cell, done).total for cell in short)
-        extent += f" The run was stopped early: {len(short)} cells have fewer simulations than planned, at least {least}."
+        totals = [final(cell, done).total for cell in every]
+        many = sum(total >= 200 for total in totals)
+        extent += (
+            f" The run was stopped early: {len(short)} cells have fewer simulations than planned; {totals.count(0)} have none, "
+            f"{many} have 200 or more, and half have {int(np.median(totals))} or more."
+        )
     parts = [INTRODUCTION, extent + "\n", summary(by_claim, done), AGAIN_TEXT]
     for title, claims in GROUPS.items():
         parts.append(

@@ -146,7 +146,7 @@ def any_class(draw: Draw, generator: np.random.Generator) -> Outcome:
 def belt_rejects(draw: Draw, generator: np.random.Generator) -> Outcome:
     rows = draw(generator)
     try:
-        return bool(calibration_belt(rows.y, rows.p, n_points=2).test.p_value <= 0.05)
+        return claimed_level(calibration_belt(rows.y, rows.p, n_points=2).test)
     except (LabelError, ParameterError):
         return None
 
@@ -156,6 +156,8 @@ def belt_covers(draw: Draw, generator: np.random.Generator) -> Outcome:
     try:
         found = calibration_belt(rows.y, rows.p, n_points=5)
     except (LabelError, ParameterError):
+        return None
+    if found.test.caution:
         return None
     return not (found.below_diagonal.any() or found.above_diagonal.any())
 
