@@ -55,7 +55,8 @@ def test_sums_of_machines_add_up_and_can_be_pickled():
     both = halves[1] + halves[0]
     assert both.n_rows == whole.n_rows == 200
     for one, other in zip(both.results(), whole.results(), strict=True):
-        assert one == pytest.approx(other, rel=1e-12)
+        assert one[:2] == pytest.approx(other[:2], rel=1e-12)
+        assert one[2:] == other[2:]
     with pytest.raises(ParameterError, match="only sums of the same metrics and parts"):
         _ = whole + JackknifeSums(names, 3)
 

@@ -164,3 +164,15 @@ def test_the_display_draws_the_belt():
     display = CalibrationBeltDisplay.from_predictions(y, p, n_points=4, name="belt").plot()
     assert display.ax_.get_xlabel() == "predicted probability"
     assert display.frame().shape == (4, 4)
+
+
+def test_a_belt_of_nearly_certain_rows_has_a_caution():
+    """200 rows at 1 and 99 %: a total variance of 1.98."""
+    p = np.tile([0.01, 0.99], 100)
+    y = (p > 0.5).astype(int)
+    y[:3] = 1 - y[:3]
+    assert (
+        "the total variance of the outcomes, here 2, is less than 10"
+        in calibration_belt(y, p, n_points=2).test.caution
+    )
+    assert calibration_belt(np.arange(200) % 2, np.linspace(0.3, 0.7, 200), n_points=2).test.caution is None

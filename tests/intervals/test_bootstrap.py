@@ -11,7 +11,13 @@ import sklearn.metrics
 from calibrant import Predictions
 from calibrant.errors import CalibrationWarning
 from calibrant.intervals import bootstrap, paired_bootstrap
-from calibrant.intervals.resampling import acceleration, bca_limits, replicates, statistic_of
+from calibrant.intervals.resampling import (
+    acceleration,
+    bca_limits,
+    for_a_further_one,
+    replicates,
+    statistic_of,
+)
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics import (
     accuracy,
@@ -319,9 +325,9 @@ def test_few_events_and_few_effective_groups_have_no_interval():
     assert as_it_is.note is None
     assert as_it_is.low < as_it_is.estimate < as_it_is.high
     y[:200] = 1
-    assert bootstrap(brier_score, y, p, **options) == bootstrap(
-        brier_score, y, p, uncorrected=True, **options
-    )
+    enough, as_it_is = (bootstrap(brier_score, y, p, uncorrected=one, **options) for one in (False, True))
+    assert enough.note is None
+    assert enough.low <= as_it_is.low < as_it_is.high <= enough.high  # the ends (B + 1) a of few resamples
     groups = np.minimum(np.arange(1400) // 50, 10)  # ten of fifty rows, one of 900
     paired = paired_bootstrap(brier_score, y, p, p / 2, groups=groups, **options)
     for one in (bootstrap(brier_score, y, p, groups=groups, **options), paired):
@@ -332,13 +338,14 @@ def test_few_events_and_few_effective_groups_have_no_interval():
 
 @pytest.mark.parametrize("method", ["percentile", "basic", "bca"])
 def test_few_groups_and_events_widen_the_interval_around_its_median(method):
-    """By sqrt(u / (u - 1)) t / z: 15 groups but 12 events, 12 events, and 7 groups."""
+    """By sqrt(u / (u - 1)) t / z: 15 groups but 12 events, 12 events, and 7 groups; at the level for a further value."""
     generator = np.random.default_rng(0)
     p = generator.uniform(0.005, 0.02, 1200)
     y = (np.arange(1200) % 100 == 0).astype(int)
     for groups, units in ((np.arange(1200) % 15, 12), (None, 12), (np.arange(1200) % 7, 7)):
         options = {"groups": groups, "method": method, "n_resamples": 200}
-        plain = bootstrap(brier_score, y, p, uncorrected=True, **options)
+        level = for_a_further_one(0.95, 200)
+        plain = bootstrap(brier_score, y, p, uncorrected=True, level=level, **options)
         wider = bootstrap(brier_score, y, p, **options)
         factor = (
             scipy.stats.t.ppf(0.975, units - 1) / scipy.stats.norm.ppf(0.975) * np.sqrt(units / (units - 1))

@@ -34,6 +34,14 @@ def transformed(t, a):
     return t + a * t**2 / 3 + a**2 * t**3 / 27 + a / 6
 
 
+def satterthwaite(weights):
+    """Degrees of freedom of the variance estimate, a quadratic form, from its complete matrix."""
+    shares = weights / weights.sum()
+    residuals = np.eye(len(shares)) - np.outer(shares, np.ones(len(shares)))
+    form = np.diag((1 - shares) ** -2) @ residuals @ np.diag(shares**2) @ residuals.T
+    return np.trace(form) ** 2 / np.trace(form @ form)
+
+
 @pytest.mark.parametrize("loss", ["log", "brier", "spherical"])
 def test_the_interval_is_that_of_scipy_s_t_test_corrected_for_skewness(loss):
     """At both ends the transformed statistic is the quantile of t; scipy has the statistic and the skewness."""
@@ -138,7 +146,7 @@ def test_the_clustered_error_equals_a_loop(seed, n_groups, weighted):
     ours = loss_difference(y, first, second, loss="brier", **options)
     assert ours.estimate == pytest.approx(mean, rel=1e-9)
     assert ours.standard_error == pytest.approx(error, rel=1e-9)
-    quantile = scipy.stats.t.ppf(0.975, 1 / sum(share**2 for share in shares.values()) - 1)
+    quantile = scipy.stats.t.ppf(0.975, satterthwaite(np.array(list(shares.values()))))
     sums = np.array([sum((w * (d - mean))[groups == g]) for g in names])
     a = (sums**3).sum() / (sums**2).sum() ** 1.5
     assert transformed((mean - ours.high) / error, a) == pytest.approx(-quantile, rel=1e-6)
@@ -268,7 +276,7 @@ def test_bad_input_is_refused():
 
 
 def test_unequal_weights_leave_fewer_degrees_of_freedom():
-    """Two rows of weight 1 and one of weight 2: shares 1/4, 1/4, 1/2, so 8/3 effective rows; by hand."""
+    """Two rows of weight 1 and one of weight 2, by hand; the skewness is that of the rows, and of powers of the weights."""
     p_first, p_second = [0.5, 0.5, 0.5], [0.4, 0.3, 0.1]
     options = {"loss": "brier", "sample_weight": [1, 1, 2]}
     found = loss_difference([0, 0, 0], p_first, p_second, uncorrected=True, **options)
@@ -277,8 +285,9 @@ def test_unequal_weights_leave_fewer_degrees_of_freedom():
     mean = shares @ by_row
     error = np.sqrt(2 / 3 * (shares**2 * (by_row - mean) ** 2 / (1 - shares) ** 2).sum())
     assert found.standard_error == pytest.approx(error)
-    a = ((shares * (by_row - mean)) ** 3).sum() / ((shares * (by_row - mean)) ** 2).sum() ** 1.5
-    quantile = scipy.stats.t.ppf(0.975, 8 / 3 - 1)
+    a = ((by_row - mean) ** 3).mean() / ((by_row - mean) ** 2).mean() ** 1.5
+    a *= (shares**3).sum() / (shares**2).sum() ** 1.5
+    quantile = scipy.stats.t.ppf(0.975, satterthwaite(shares))
     at_ends = [transformed((mean - end) / error, a) for end in found]
     assert at_ends == pytest.approx([quantile, -quantile])
     none = loss_difference([0, 0, 0], p_first, p_second, **options)

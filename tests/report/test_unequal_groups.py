@@ -1,5 +1,7 @@
 """Tests of events with groups of very unequal size: level, weights and the effective number of groups."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -7,7 +9,13 @@ from scipy.stats import norm
 from calibrant.metrics import OneClass
 from calibrant.numerics.cluster_variance import effective_number, variance_of_sums
 from calibrant.report.evaluation_set import EvaluationSet
-from calibrant.report.event_evidence import capped_weights, event_evidence, groups_text, weights_of_test
+from calibrant.report.event_evidence import (
+    GroupSums,
+    capped_weights,
+    event_evidence,
+    groups_text,
+    weights_of_test,
+)
 
 
 def rows_in_groups(seed, groups):
@@ -67,3 +75,27 @@ def test_the_variance_is_not_too_small_for_unequal_groups(power):
     draws = np.random.default_rng(0).normal(size=(7, 20_000)) * np.sqrt(sizes**power)[:, np.newaxis]
     estimates = variance_of_sums(draws, np.tile(sizes[:, np.newaxis], 20_000))
     assert estimates.mean() > 0.95 * (sizes**power).sum()
+
+
+def test_signs_of_groups_give_the_share_of_all_signs():
+    """Eight groups: 256 signs, each as likely as the others."""
+    generator = np.random.default_rng(0)
+    groups, scores = np.arange(80) % 8, generator.random(80)
+    residuals = generator.normal(size=80) + 0.2
+    sums = GroupSums.of(groups, residuals, scores)
+    order = np.argsort(scores)
+    paths = np.array([(residuals * (groups == g))[order].cumsum() for g in range(8)])
+    assert sums.path == pytest.approx(paths)
+    signed = np.array(list(product([1, -1], repeat=8))) @ paths
+    ranges = signed.max(axis=1).clip(0) - signed.min(axis=1).clip(None, 0)
+    totals = np.abs(signed[:, -1])
+    for found, values in ((sums.range_p_value, ranges), (sums.total_p_value, totals)):
+        share = (values >= values[0] - 1e-9).mean()
+        assert abs(found - share) < 4 * np.sqrt(share * (1 - share) / 2000) + 1 / 2000
+
+
+def test_many_groups_are_joined():
+    sums = GroupSums.of(np.arange(1000), np.ones(1000))
+    assert sums.path.shape == (200, 1)
+    assert (sums.path == 5).all()
+    assert sums.total_p_value == pytest.approx(1 / 2000)

@@ -30,7 +30,7 @@ from calibrant.hypothesis_tests import (
 from calibrant.hypothesis_tests.slope_intercept import IntervalMethod
 from calibrant.intervals import Interval, bootstrap
 from calibrant.metrics import OneClass
-from calibrant.metrics.declaration import NO_INTERVAL, describe, is_positive_by_noise, options_of
+from calibrant.metrics.declaration import describe, is_positive_by_noise, options_of
 from calibrant.presentation.sentences import class_text, shortened
 from calibrant.remedies import for_command_line
 from calibrant.streaming import JackknifeEstimate, JackknifeSums
@@ -301,8 +301,8 @@ class _StreamedMetric(NamedTuple):
     def measurement(self, found: JackknifeEstimate, level: float, n_rows: int) -> Measurement:
         """Return the value with its interval."""
         ends = (found.value, *found.interval(level))
-        if not found.has_interval:
-            how = f"no interval: {NO_INTERVAL}"
+        if found.note is not None:
+            how = f"no interval: {found.note.removeprefix('no interval, since ')}"
             return Measurement(
                 name_of(self.shown), found.value, nan, nan, None, None, describe(self.shown), how, n_rows
             )

@@ -65,10 +65,10 @@ def spiegelhalter_test(
     Detects overall over- and underconfidence, not errors that cancel in the sum. A row with equal probabilities for all
     classes has the same score for any outcome, and hence contributes nothing. If the score has no
     variance, z is 0 with p = 1; if in addition a true class has probability zero, z is infinite with p = 0.
-    The level is approximate: in the scenarios of :doc:`/promises` the test rejects up to 6.4 % of calibrated data sets instead
-    of 5 %. The normal approximation needs a hundred or more rows that are neither certain nor uniform. Below ten rows
-    the result has a ``caution``; :func:`~calibrant.hypothesis_tests.consistency_test` with
-    :func:`~calibrant.metrics.brier_score` is the same test by simulation.
+    The level is approximate; :doc:`/promises` has simulations. The normal approximation needs a hundred or more rows that are
+    neither certain nor uniform. Below ten rows the result has a ``caution``;
+    :func:`~calibrant.hypothesis_tests.consistency_test` with :func:`~calibrant.metrics.brier_score` is the same test by
+    simulation.
 
     Costs O(nK) in blocks of rows.
 

@@ -39,7 +39,7 @@ from calibrant.metrics.declaration import (
     traits_of,
 )
 from calibrant.metrics.row_losses import prepared_losses
-from calibrant.numerics.cluster_variance import effective_number
+from calibrant.numerics.cluster_variance import degrees_of_freedom
 from calibrant.numerics.row_resampling import RowResampling
 from calibrant.options import check_flag
 
@@ -119,12 +119,14 @@ def bootstrap(
     all, use a test of calibration. Means over rows and unbiased metrics, such as
     ``lp_calibration_error`` and ``kernel_calibration_error``, have intervals too.
 
-    **Coverage.** It is approximate: in the worst scenarios of :doc:`/promises`, with 40 rows and with rounded
-    probabilities, 95 % intervals of the Brier score contain the true value in 93 % of the cases.
+    **Limits.** Of B resamples the ends are the order statistics :math:`(B + 1) \alpha`, which contain a further resample with the
+    given probability :cite:`davison1997`. The quantiles of the resamples, which ``uncorrected=True`` returns, do so in 94.5 % of
+    the cases for 400 resamples and a level of 95 %.
 
     **Few units.** With groups, rare events or fewer than 200 rows, the distances of both ends from the median of the resamples
-    are multiplied by :math:`\sqrt{u / (u - 1)}\, t_{u - 1} / z` for u effective groups, rows or events
-    :cite:`hesterberg2015`. There is no interval for fewer than five events or effective groups, and where predictions
+    are multiplied by :math:`\sqrt{u / (u - 1)}\, t_{u - 1} / z` for u groups, rows or events :cite:`hesterberg2015`; if
+    groups or weights are unequal, u is one more than Satterthwaite's degrees of freedom :cite:`bell2002`.
+    There is no interval for fewer than five events or effective groups, and where predictions
     expect effectively fewer than five of the less probable outcomes: the size of losses that did not occur is unknown.
 
     **Metrics with weights that are not counts** (bias-corrected ones) treat a row that was drawn twice as one
@@ -150,8 +152,8 @@ def bootstrap(
     >>> print(bootstrap(accuracy, y, p))
     accuracy(): 0.8, 95 % interval [0.7186, 0.8712] (percentile bootstrap, 100 rows, 2000 resamples)
     """
-    options = BootstrapOptions(level, method, n_resamples, random_state, progress)
     check_flag("uncorrected", uncorrected)
+    options = BootstrapOptions(level, method, n_resamples, random_state, progress, uncorrected)
     check_metric(metric, sample_weight is not None)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
     resampling = _resampling(data, y_true, sample_weight, stratify, groups)
@@ -244,8 +246,8 @@ def paired_bootstrap(
     >>> round(interval.estimate, 6), interval.high < 0, interval.probability_second_better
     (-0.125, True, 1.0)
     """
-    options = BootstrapOptions(level, method, n_resamples, random_state, progress)
     check_flag("uncorrected", uncorrected)
+    options = BootstrapOptions(level, method, n_resamples, random_state, progress, uncorrected)
     check_metric(metric, sample_weight is not None)
     if higher_is_better is not None:
         check_flag("higher_is_better", higher_is_better)
@@ -331,8 +333,8 @@ MANY_ROWS = 200
 
 
 def _effective_units(data: LabelledPredictions, groups: IntArray | None) -> float:
-    """Return the effective number of groups, or of rows if they are few."""
-    number = effective_number(masses(data, groups))
+    """Return one more than the degrees of freedom of the groups, or of the rows if they are few."""
+    number = 1 + degrees_of_freedom(masses(data, groups))
     return number if groups is not None or number < MANY_ROWS else np.inf
 
 

@@ -1,6 +1,8 @@
 """Why an interval would not keep its level: few effective groups, rows of a class, or unlikely outcomes."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -13,7 +15,10 @@ from calibrant.predictions import Predictions
 from calibrant.presentation.sentences import counted
 
 __all__ = [
+    "ENOUGH_MISTAKES",
+    "FEWEST_OUTCOMES",
     "NEARLY_EQUAL",
+    "OutcomeSums",
     "few_outcomes",
     "few_rows_of_a_class",
     "few_units",
@@ -23,7 +28,9 @@ __all__ = [
 ]
 
 # Below these numbers there is no interval.
-FEWEST_EVENTS, FEWEST_OUTCOMES, FEWEST_UNITS = 5, 5.0, 5.0
+FEWEST_EVENTS = 5
+FEWEST_OUTCOMES = 5.0
+FEWEST_UNITS = 5.0
 
 # Share of the units above which their effective number counts as their number.
 NEARLY_EQUAL = 0.9
@@ -133,3 +140,82 @@ def _effective_outcomes(data: LabelledPredictions, predictions: Predictions, val
         return np.inf
     with np.errstate(over="ignore"):  # a ratio that overflows belongs to many outcomes
         return float(step * variance * np.square(np.float64(variance) / third))
+
+
+@dataclass(frozen=True, eq=False)
+class OutcomeSums:
+    """Sums over rows that tell, as the functions above do, whether their mean losses have an interval; sums of batches add up.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (K,)
+        Rows of each class.
+    variance, third : float
+        Sums over rows of the weighted variance and third central moment of the halved Brier loss.
+    mistakes, expected : float
+        Observed and expected number of misclassified rows.
+    squares, fourth : float
+        Sums of the second and fourth powers of the weights.
+    """
+
+    counts: IntArray
+    variance: float
+    third: float
+    mistakes: int
+    expected: float
+    squares: float
+    fourth: float
+
+    @classmethod
+    def of(cls, data: LabelledPredictions) -> Self:
+        """Add up rows; moments are from an evenly spaced sample of many rows."""
+        step = -(-data.n_rows * data.n_classes // SAMPLED_NUMBERS)
+        rows = np.arange(0, data.n_rows, step)
+        p = data.predictions.take(rows).probabilities.astype(np.float64)
+        w = np.ones(data.n_rows) if data.weights is None else data.weights
+        deviations = p - np.einsum("ik,ik->i", p, p)[:, np.newaxis]
+        return cls(
+            np.bincount(data.labels, minlength=data.n_classes),
+            step * float(w[rows] ** 2 @ np.einsum("ik,ik->i", p, deviations**2)),
+            -step * float(w[rows] ** 3 @ np.einsum("ik,ik->i", p, deviations**3)),
+            int(np.count_nonzero(data.predictions.predicted != data.labels)),
+            step * float((1 - p.max(axis=1)).sum()),
+            float(w @ w),
+            float((w**2) @ (w**2)),
+        )
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(
+            self.counts + other.counts,
+            self.variance + other.variance,
+            self.third + other.third,
+            self.mistakes + other.mistakes,
+            self.expected + other.expected,
+            self.squares + other.squares,
+            self.fourth + other.fourth,
+        )
+
+    @property
+    def n_rare(self) -> int | None:
+        """Number of rows of the rarer of two classes if it is rare."""
+        n_rows, fewest = int(self.counts.sum()), int(self.counts.min())
+        is_rare = len(self.counts) == 2 and n_rows >= MIN_ROWS and fewest < RARE * n_rows
+        return fewest if is_rare else None
+
+    @property
+    def why_none(self) -> str | None:
+        """Return why an interval would not keep its level; None if it does."""
+        n_units, n_rows = self.squares**2 / self.fourth, int(self.counts.sum())
+        if n_units < min(FEWEST_UNITS, NEARLY_EQUAL * n_rows):
+            return f"the variance rests on effectively {n_units:.3g} rows, fewer than {FEWEST_UNITS:g}"
+        if self.n_rare is not None and self.n_rare < FEWEST_EVENTS:
+            return (
+                f"there are only {counted(self.n_rare, 'row')} of the rarer class, fewer than {FEWEST_EVENTS}"
+            )
+        number = self.variance**3 / self.third**2 if self.third != 0 else np.inf
+        if number >= FEWEST_OUTCOMES or self.mistakes >= max(ENOUGH_MISTAKES, 2 * self.expected):
+            return None
+        return (
+            f"effectively only {number:.2g} of the less probable outcomes are expected, fewer than {FEWEST_OUTCOMES:g}, so "
+            "the size of losses that did not occur is unknown"
+        )

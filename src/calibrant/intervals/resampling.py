@@ -34,6 +34,7 @@ __all__ = [
     "basic_limits",
     "bca_limits",
     "expanded",
+    "for_a_further_one",
     "percentile_limits",
     "replicates",
     "resampled_interval",
@@ -71,6 +72,19 @@ def percentile_limits(values: Float64Array, level: float) -> Limits:
     ordered = np.sort(values)
     tail = (1 - level) / 2
     return Limits(_quantile(ordered, tail), _quantile(ordered, 1 - tail))
+
+
+def for_a_further_one(level: float, n_values: int) -> float:
+    """Return the level of central quantiles of B values that contain a further value with probability ``level``.
+
+    The ends are then the order statistics (B + 1) a instead of (B - 1) a + 1 :cite:`davison1997`, as far as there are any.
+
+    >>> round(for_a_further_one(0.95, 399), 4)            # with 0.95 a further value is inside in 94.5 % of the cases
+    0.9548
+    """
+    return (
+        min(1.0, 1 - 2 * ((n_values + 1) * (1 - level) / 2 - 1) / (n_values - 1)) if n_values > 1 else level
+    )
 
 
 def basic_limits(estimate: float, values: Float64Array, level: float) -> Limits:
@@ -161,6 +175,7 @@ class BootstrapOptions:
     n_resamples: int
     random_state: Any
     progress: Progress | None = None
+    uncorrected: bool = False
 
     def __post_init__(self) -> None:
         check_level(self.level)
@@ -473,7 +488,8 @@ def resampled_interval(
 def _limits(
     estimate: float, values: Float64Array, options: BootstrapOptions, skewness: Callable[[], float]
 ) -> tuple[Limits, BootstrapMethod]:
-    percentile = percentile_limits(values, options.level)
+    level = options.level if options.uncorrected else for_a_further_one(options.level, len(values))
+    percentile = percentile_limits(values, level)
     if options.method == "percentile":
         return percentile, "percentile"
     if not (np.isfinite(estimate) and np.isfinite(values).all()):
@@ -482,8 +498,8 @@ def _limits(
         )
         return percentile, "percentile"
     if options.method == "basic":
-        return basic_limits(estimate, values, options.level), "basic"
-    limits = bca_limits(estimate, values, options.level, skewness)
+        return basic_limits(estimate, values, level), "basic"
+    limits = bca_limits(estimate, values, level, skewness)
     if limits is None:
         _warn(
             "the BCa interval is undefined, since nearly all resamples lie on one side of the estimate or its "

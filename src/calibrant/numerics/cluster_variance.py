@@ -8,7 +8,7 @@ from scipy.special import stdtr, stdtrit
 
 from calibrant.arrays import Float64Array, IntArray
 
-__all__ = ["UnitMean", "effective_number", "variance_of_sums"]
+__all__ = ["UnitMean", "degrees_of_freedom", "effective_number", "variance_of_sums"]
 
 # Asymmetry below which the correction is below the rounding of the cube root.
 SYMMETRIC = 1e-7
@@ -58,6 +58,30 @@ def variance_of_sums(sums: Float64Array, weights: Float64Array) -> Float64Array:
     return found
 
 
+def degrees_of_freedom(weights: Float64Array) -> float:
+    r"""Return the Satterthwaite degrees of freedom of :func:`variance_of_sums` for values of equal variance.
+
+    With V the estimate and values of equal variance in all units, :math:`2 (E V)^2 / \operatorname{var} V` for normal values
+    :cite:`bell2002`. For G units of equal weight they are G - 1. Few large weights leave fewer of them than the
+    effective number of units suggests, since the variance of a mean depends on the squared weights. Costs O(G).
+
+    >>> round(degrees_of_freedom(np.ones(10)), 9), round(degrees_of_freedom(np.array([4.0, 3.0, 2.0] + [1.0] * 7)), 2)
+    (9.0, 2.97)
+    """
+    shares = weights / weights.sum()
+    kept = shares < 1
+    variances, shares = shares[kept] ** 2, shares[kept]
+    total = float(variances.sum())
+    # V is a quadratic form; its matrix is D B, with D diagonal and B of entries v_g [g = h] - pi_h v_g - pi_g v_h + pi_g pi_h v.
+    d = 1 / (1 - shares) ** 2
+    vv, pp, vp = float(d @ variances**2), float(d @ shares**2), float(d @ (variances * shares))
+    mixed = shares * (shares * total - 2 * variances)
+    diagonal = variances + mixed
+    squares = 2 * vv * pp + (pp * total) ** 2 + 2 * vp**2 - 4 * total * pp * vp
+    squares += float(d**2 @ (diagonal**2 - mixed**2))
+    return float(d @ diagonal) ** 2 / squares if squares > 0 else 0.0
+
+
 @dataclass(frozen=True)
 class UnitMean:
     r"""A weighted mean with an interval that allows for skewness and for unequal weights of the units.
@@ -78,9 +102,9 @@ class UnitMean:
     n_units : int
         Number of rows, or of groups.
     degrees : float
-        Degrees of freedom: the effective number of units minus one.
+        Degrees of freedom, see :func:`degrees_of_freedom`.
     asymmetry : float
-        Skewness of the mean, a, estimated; below one in absolute value.
+        Skewness of the mean, a, estimated.
     """
 
     mean: float
@@ -102,13 +126,9 @@ class UnitMean:
             residuals = np.bincount(groups, residuals).astype(np.float64, copy=False)
             masses = np.bincount(groups, masses).astype(np.float64, copy=False)
         variance = float(variance_of_sums(residuals, masses))
-        # Units of very different values may underflow in the third power.
-        scaled = residuals / np.abs(residuals).max() if variance > 0 else residuals
-        squares = float(scaled @ scaled)
-        asymmetry = float((scaled**3).sum()) / squares**1.5 if variance > 0 else 0.0
-        return cls(
-            mean, variance**0.5 / float(masses.sum()), n_units, effective_number(masses) - 1, asymmetry
-        )
+        of_rows = masses if n_units == len(values) else None
+        asymmetry = 0.0 if variance == 0 else _asymmetry(residuals, of_rows)
+        return cls(mean, variance**0.5 / float(masses.sum()), n_units, degrees_of_freedom(masses), asymmetry)
 
     def limits(self, level: float) -> tuple[float, float]:
         """Return both ends of the interval."""
@@ -138,3 +158,19 @@ class UnitMean:
         """Return the t with g(t) = x."""
         a = self.asymmetry
         return x if abs(a) < SYMMETRIC else float(3 / a * (np.cbrt(1 + a * (x - a / 6)) - 1))
+
+
+def _asymmetry(residuals: Float64Array, weights: Float64Array | None) -> float:
+    """Return the third central moment of a sum of residuals over the cube of its standard deviation.
+
+    Few large weights would leave few terms in both moments. Residuals that were multiplied by ``weights`` are divided by them
+    again, and their skewness, from all rows, is that of the sum once the powers of the weights are put in.
+    """
+    factor = 1.0
+    if weights is not None:
+        residuals = residuals / weights
+        scaled = weights / weights.max()
+        factor = float((scaled**3).sum()) / float(scaled @ scaled) ** 1.5 * float(len(weights)) ** 0.5
+    # Units of very different values may underflow in the third power.
+    scaled = residuals / np.abs(residuals).max()
+    return float(factor * (scaled**3).sum() / float(scaled @ scaled) ** 1.5)

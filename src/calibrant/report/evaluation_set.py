@@ -9,8 +9,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import IntArray
+from calibrant.arrays import Float64Array, IntArray
 from calibrant.intervals import Interval, clopper_pearson
+from calibrant.intervals.few_units import ENOUGH_MISTAKES, FEWEST_OUTCOMES
 from calibrant.intervals.groups import group_numbers
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.cluster_variance import UnitMean
@@ -278,13 +279,17 @@ def gap_estimate(
 ) -> Estimate:
     """Return the mean probability of an event minus its observed frequency.
 
-    With few, rare events the interval is the exact one of the frequency, for fixed probabilities.
+    With few, rare events the interval is the exact one of the frequency, for fixed probabilities. If few unlikely outcomes are
+    expected otherwise, and few occurred, there is none.
     """
     mean = rows.mean(probability)
     n_events = int(is_event.sum())
     has_few_events = min(n_events, rows.n_rows - n_events) < min(FEW_EVENTS, RARE * rows.n_rows)
     if rows.weights is not None or rows.groups is not None or not has_few_events:
         gaps = probability.astype(np.float64) - is_event
+        if _has_few_unlikely_outcomes(probability.astype(np.float64), is_event, rows.weights):
+            why = f"no interval, since fewer than {FEWEST_OUTCOMES:g} of the less probable outcomes are expected"
+            return Estimate(name, rows.mean(gaps), None, None, level, f"{definition}; {why}")
         return mean_estimate(name, gaps, rows, level, definition, bounds=(mean - 1, mean))
     low, high = clopper_pearson(n_events, rows.n_rows, level)
     return Estimate(
@@ -295,6 +300,21 @@ def gap_estimate(
         level=level,
         definition=f"{definition}; Clopper-Pearson interval of the frequency",
     )
+
+
+def _has_few_unlikely_outcomes(
+    probability: Float64Array, is_event: NDArray[np.bool_], weights: Float64Array | None
+) -> bool:
+    """Return whether the expected number of less probable outcomes, at the effective sample size, is below five."""
+    variance = probability * (1 - probability)
+    occurred = int(np.count_nonzero(is_event != (probability >= 0.5)))
+    if occurred >= max(
+        ENOUGH_MISTAKES, 2 * float(variance.sum())
+    ):  # the predictions do not tell how rare they are
+        return False
+    w = np.ones(len(variance)) if weights is None else weights / weights.max()
+    squares = float(w**2 @ variance)
+    return squares > 0 and float(w @ variance) ** 2 / squares < FEWEST_OUTCOMES
 
 
 def proportion_estimate(

@@ -1,16 +1,15 @@
-"""Calibration test of one event: cumulative test, exact test for few events, design effect for groups."""
+"""Calibration test of one event: cumulative test, exact test for few events, random signs of groups."""
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import sqrt
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv, ndtr, ndtri, pdtr, stdtr
+from scipy.special import gammaincinv, ndtr, pdtr
 from scipy.stats import binom
 
-from calibrant.arrays import Vector
+from calibrant.arrays import Matrix, Vector
 from calibrant.hypothesis_tests.cumulative import NullDistribution
 from calibrant.metrics.utility import Prospect, Utility
 from calibrant.numerics.cluster_variance import effective_number, variance_of_sums
@@ -25,6 +24,7 @@ __all__ = [
     "SMALLEST_VARIANCE",
     "EventCounts",
     "EventEvidence",
+    "GroupSums",
     "event_evidence",
     "events_for_factor",
     "groups_text",
@@ -39,6 +39,9 @@ SMALLEST_VARIANCE = 10.0
 N_PARTS = 8
 
 KUIPER = "Largest absolute sum of residuals over any interval of scores"
+
+# Steps of the scores, most units, number of sets of signs and their seed in the test by random signs of groups.
+SIGN_STEPS, MOST_UNITS, N_SIGNS, SIGN_SEED = 120, 200, 1999, 0
 
 # Effective number of groups that a test has at least, as a number and relative to all groups.
 ENOUGH_GROUPS, ENOUGH_SHARE = 20.0, 0.75
@@ -79,6 +82,8 @@ class EventEvidence:
         Whether rows are dependent, so that the number of events has no known distribution.
     effective_groups : float or None
         Number of groups of equal weight with the same variance of a mean; None for independent rows.
+    mean_p_value : float or None
+        P-value of the mean residual by random signs of groups; None for independent rows.
     """
 
     statistic: float
@@ -90,6 +95,7 @@ class EventEvidence:
     is_exact: bool = False
     is_grouped: bool = False
     effective_groups: float | None = None
+    mean_p_value: float | None = None
 
     @property
     def has_count_test(self) -> bool:
@@ -107,9 +113,8 @@ def event_evidence(rows: EvaluationSet, utility: Utility) -> EventEvidence:
 
     The test is the cumulative test with Kuiper's statistic. If the sum of p (1 - p) is below ten, its asymptotic distribution
     is rough; then exact tests of the numbers of events and of less probable outcomes replace it, see :class:`EventCounts`.
-    With groups, the standard deviation is multiplied by the square root of the design effect (the largest one over intervals
-    of scores), and the degrees of freedom are the effective number of groups minus one. Rows of very large groups have smaller
-    weights in the test, see :func:`capped_weights`.
+    With groups the null distribution is that of random signs of groups, see :class:`GroupSums`. Rows of very large groups have
+    smaller weights in the test, see :func:`capped_weights`.
     """
     data = rows.data
     prospect = utility.prospect(data.predictions)
@@ -125,19 +130,18 @@ def event_evidence(rows: EvaluationSet, utility: Utility) -> EventEvidence:
     if rows.groups is not None:
         effect = _design_effect(rows, prospect, weights, variance)
         effective = effective_number(np.bincount(rows.groups, weights))
-        p_value = _grouped_p_value(statistic, sqrt(variance) / float(weights.sum()), effect, effective)
-        description = (
-            f"{KUIPER}; variance between {groups_text(rows, effective)}, design effect {effect:.3g}."
-        )
+        sums = GroupSums.of(rows.groups, weights * residuals, prospect.expected)
+        description = f"{KUIPER}; random signs of {groups_text(rows, effective)}, design effect {effect:.3g}."
         return EventEvidence(
             statistic,
-            p_value,
+            sums.range_p_value,
             total_variance,
             effect,
             description,
             counts,
             is_grouped=True,
             effective_groups=effective,
+            mean_p_value=sums.total_p_value,
         )
     if total_variance >= SMALLEST_VARIANCE:
         noise = NullDistribution.of(prospect, scores, rows.weights, RANGE, continuity_correction=True)
@@ -254,13 +258,57 @@ def _design_effect(
     return max(1.0, largest / variance)
 
 
-def _grouped_p_value(statistic: float, deviation: float, effect: float, effective_groups: float) -> float:
-    if effective_groups <= 1 or deviation == 0:
-        return 1.0  # the variance between groups is unknown
-    x = statistic / (deviation * sqrt(effect))
-    # The normal quantile with the tail probability of Student's t.
-    tail = float(stdtr(effective_groups - 1, -x))
-    return RANGE.tail(-float(ndtri(tail)) if tail > 0 else 40.0)
+@dataclass(frozen=True, eq=False)
+class GroupSums:
+    r"""Sums of residuals over steps of increasing scores within each group, tested by random signs of the groups.
+
+    If predictions are calibrated, the sums :math:`S_g` of a group have expectation zero. Where they are also symmetric,
+    :math:`\sum_g \pm S_g` with random signs has the same distribution as :math:`\sum_g S_g`, for groups of any size and
+    any dependence of their rows (the wild cluster bootstrap with the hypothesis imposed :cite:`cameron2008`). So p-values are
+    exact up to the skewness of the sums.
+
+    Attributes
+    ----------
+    path : ndarray of shape (G, m)
+        Cumulative sums of each group over the steps.
+    """
+
+    path: Matrix
+
+    @classmethod
+    def of(cls, groups: NDArray[np.intp], residuals: Vector, scores: Vector | None = None) -> Self:
+        """Add up weighted residuals; more than 200 groups are joined to as many units, which are independent as well."""
+        unit = groups % MOST_UNITS
+        n_units, n_steps = int(unit.max()) + 1, 1 if scores is None else min(SIGN_STEPS, len(scores))
+        step = np.zeros(len(residuals), dtype=np.intp)
+        if scores is not None:
+            step[np.argsort(scores, kind="stable")] = np.arange(len(scores)) * n_steps // len(scores)
+        sums = np.bincount(unit * n_steps + step, residuals, n_units * n_steps).reshape(n_units, n_steps)
+        return cls(sums.cumsum(axis=1).astype(np.float64, copy=False))
+
+    @cached_property
+    def _signed(self) -> Matrix:
+        """Total path, observed and for each set of signs, (1 + R, m)."""
+        signs = np.random.default_rng(SIGN_SEED).integers(0, 2, (1 + N_SIGNS, len(self.path))) * 2.0 - 1
+        signs[0] = 1
+        return np.asarray(signs @ self.path)
+
+    @cached_property
+    def range_p_value(self) -> float:
+        """P-value of the largest absolute sum over any interval of scores."""
+        return _share_at_least(
+            np.maximum(self._signed.max(axis=1), 0) - np.minimum(self._signed.min(axis=1), 0)
+        )
+
+    @cached_property
+    def total_p_value(self) -> float:
+        """Two-sided p-value of the sum of all residuals."""
+        return _share_at_least(np.abs(self._signed[:, -1]))
+
+
+def _share_at_least(values: Vector) -> float:
+    """Return the share of values that are at least the first one, up to rounding."""
+    return float((values >= values[0] * (1 - 1e-9) - 1e-300).mean())
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,6 @@ from calibrant.hypothesis_tests import (
 )
 from calibrant.metrics import OneClass, TopClasses, brier_score, confidence_ece
 from calibrant.metrics.utility import Utility
-from calibrant.numerics.cluster_variance import UnitMean
 from calibrant.presentation import class_named, counted, p_text
 from calibrant.ranking import holm
 from calibrant.report.contents import Detectable, EventNumbers, TestRow
@@ -24,6 +23,7 @@ from calibrant.report.evaluation_set import EvaluationSet, random_rows
 from calibrant.report.event_evidence import (
     SMALLEST_VARIANCE,
     EventEvidence,
+    GroupSums,
     event_evidence,
     rare_detectable,
     weights_of_test,
@@ -42,12 +42,12 @@ __all__ = ["FOR_INFORMATION", "IMPOSSIBLE", "Evidence", "evidence_of", "main_eve
 # Limits of the kernel test, which is quadratic in the rows: rows, probabilities, and classes above which it is skipped.
 KERNEL_ROWS, KERNEL_NUMBERS, KERNEL_CLASSES = 1000, 10_000, 30
 
+# Its numbers of simulations; the second one is for p-values at most this.
+KERNEL_SIMULATIONS, KERNEL_CLEAR = (99, 500), 0.1
+
 # Rows and number of simulations for the null distribution of a binned error.
 SIMULATED_ROWS, SIMULATIONS = 20_000, 500
 EXACT_SIMULATIONS = 999
-
-# Effective number of groups, less one, from which on their variance decides.
-FEWEST_DEGREES = 4.0
 
 IMPOSSIBLE = "Events of probability zero"
 FOR_INFORMATION = "For information only; not used for the verdict."
@@ -136,6 +136,8 @@ def evidence_of(rows: EvaluationSet, sample: EvaluationSet, level: float, random
     ]
     if main.has_count_test:
         results.append(_count_finding(main, event))
+    if main.mean_p_value is not None:
+        results.append(_mean_finding(rows, event, main.mean_p_value))
     class_events, class_adjusted = _class_evidence(rows, main)
     if rows.n_classes > 2:
         results.append(_classes_together(rows, class_events))
@@ -219,6 +221,19 @@ def _count_finding(main: EventEvidence, event: str) -> _Test:
     )
 
 
+def _mean_finding(rows: EvaluationSet, event: str, p_value: float) -> _Test:
+    prospect = main_event(rows)[0].prospect(rows.predictions)
+    residuals = prospect.realised(rows.data.labels) - prospect.expected
+    return _Test(
+        "Mean residual",
+        event,
+        float(np.average(residuals, weights=weights_of_test(rows))),
+        p_value,
+        "Observed frequency minus mean probability, compared with its values for random signs of the groups' sums.",
+        True,
+    )
+
+
 def _classes_together(rows: EvaluationSet, events: tuple[EventEvidence, ...]) -> _Test:
     p_values = [event.combined_p_value for event in events]
     smallest = p_values.index(min(p_values))
@@ -290,19 +305,19 @@ def _spiegelhalter(rows: EvaluationSet, is_valid: bool) -> _Test:
 
 
 def _grouped_spiegelhalter(rows: EvaluationSet, is_valid: bool) -> _Test:
-    """Return Spiegelhalter's test with the variance between groups, whose weights are capped as in the cumulative test."""
+    """Return Spiegelhalter's test by random signs of groups, whose weights are capped as in the cumulative test."""
+    assert rows.groups is not None
     p = rows.predictions.probabilities.astype(np.float64)
     excess = np.einsum("ik,ik->i", p, p) - p[np.arange(rows.n_rows), rows.data.labels]
-    found = UnitMean.of(excess, weights_of_test(rows), rows.groups)
-    has_variance = np.isfinite(found.error) and found.error > 0
+    weights = weights_of_test(rows)
     return _Test(
         "Spiegelhalter's test",
         "all probabilities",
-        found.mean / found.error if has_variance else 0.0,
-        found.p_value if has_variance else 1.0,
-        "Observed minus expected Brier score, divided by its standard error between groups: positive for over-confident "
-        "probabilities, negative for under-confident ones.",
-        is_valid and has_variance and found.degrees >= FEWEST_DEGREES,
+        float(np.average(excess, weights=weights)),
+        GroupSums.of(rows.groups, weights * excess).total_p_value,
+        "Observed minus expected Brier score, compared with its values for random signs of the groups' sums: positive for "
+        "over-confident probabilities, negative for under-confident ones.",
+        is_valid,
     )
 
 
@@ -330,21 +345,24 @@ def _exact(sample: EvaluationSet, random_state: int) -> list[_Test]:
 
 def _kernel(rows: EvaluationSet, random_state: int) -> _Test:
     subset = rows.take(random_rows(rows, KERNEL_ROWS, KERNEL_NUMBERS, random_state))
-    result = kernel_test(
-        subset.labels,
-        subset.predictions,
-        sample_weight=subset.weights,
-        method="resampling",
-        n_resamples=500,
-        random_state=random_state,
-    )
+    for n_resamples in KERNEL_SIMULATIONS:
+        result = kernel_test(
+            subset.labels,
+            subset.predictions,
+            sample_weight=subset.weights,
+            method="resampling",
+            n_resamples=n_resamples,
+            random_state=random_state,
+        )
+        if result.p_value > KERNEL_CLEAR:  # more simulations could only reject less often
+            break
     part = "" if subset.n_rows == rows.n_rows else f"On a random sample of {subset.n_rows} rows: "
     return _Test(
         "Kernel test",
         "probability vectors",
         result.statistic,
         result.p_value,
-        f"{part}Correlation between the residuals of rows with similar probabilities; 500 simulations.",
+        f"{part}Correlation between the residuals of rows with similar probabilities; {result.n_resamples} simulations.",
         rows.groups is None,
     )
 

@@ -199,7 +199,9 @@ class WithIntervals(Calibrator):
 
     *Step functions, smoothers and selections*, such as isotonic regression, bins, splines, kernels and
     :class:`~calibrant.AutoCalibration`, are biased by an amount that refits repeat, and the bootstrap of isotonic regression
-    is inconsistent. Their intervals show the sampling error alone, so ``"auto"`` gives none.
+    is inconsistent. Their intervals show the sampling error alone, so ``"auto"`` gives none. For
+    :class:`~calibrant.AutoCalibration` that holds even if refits repeat the selection: its average over candidates, of which the
+    identity is one, is biased, and refits repeat the bias.
 
     *One-vs-rest.* The K fits share their rows, so their errors are correlated. All K estimating equations are treated
     jointly, with the covariance between classes.
