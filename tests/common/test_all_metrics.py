@@ -64,6 +64,15 @@ def test_it_has_a_formula_and_an_example(metric):
     )
 
 
+@every_metric
+def test_it_describes_every_parameter_once(metric):
+    """Shared descriptions are inserted by ``calibrant.shared_parameters``."""
+    section = inspect.getdoc(metric).partition("Parameters\n----------\n")[2].partition("\n\nReturns\n")[0]
+    heads = [line.partition(" : ")[0] for line in section.split("\n") if line[:1].strip()]
+    described = [name for head in heads for name in head.split(", ")]
+    assert sorted(described) == sorted(inspect.signature(metric).parameters)
+
+
 @metrics_that(lambda traits: traits.weights_are_counts)
 def test_integer_weights_count_as_repetitions(metric):
     X, y = problem(3)

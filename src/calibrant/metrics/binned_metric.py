@@ -234,6 +234,18 @@ class BinnedMetric:
         return float(gap_norms(*columns, np.array([0]), self.norm)[0])
 
 
+def binned_error(
+    choice: EventChoice,
+    n_bins: NumberOfBins = 15,
+    strategy: Strategy = "uniform",
+    norm: Norm = 1,
+    binning: BinningScheme | None = None,
+    reduction: Reduction = "mean",
+) -> BinnedMetric:
+    """Return the binned error of these events for the options of a metric."""
+    return BinnedMetric(choice, chosen_scheme(n_bins, strategy, binning), norm, reduction)
+
+
 @dataclass(frozen=True, eq=False)
 class _Assigned:
     """The bin of every score, and the sums that do not depend on labels, for given weights."""

@@ -90,18 +90,6 @@ def ks_calibration_error(
 
     after Kolmogorov and Smirnov :cite:`gupta2021,arrieta2022` (ECCE-MAD in the latter).
 
-    Parameters
-    ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
-    kind : {"confidence", "classwise", "positive"}, default="confidence"
-        The predicted class by its confidence; every class by its own probability (mean over classes); or the
-        second class of two.
-
     Returns
     -------
     float
@@ -142,18 +130,6 @@ def kuiper_calibration_error(
 
     where C is the cumulative residual, zero before the first score. The right side is Kuiper's statistic
     :cite:`arrieta2022` (ECCE-R), the left side the cutoff calibration error :cite:`rossellini2025`.
-
-    Parameters
-    ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
-    kind : {"confidence", "classwise", "positive"}, default="confidence"
-        The predicted class by its confidence; every class by its own probability (mean over classes); or the
-        second class of two.
 
     Returns
     -------

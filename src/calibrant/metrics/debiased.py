@@ -259,16 +259,9 @@ def debiased_ece(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
         Importance of each row. Rows are independent observations, so a weight of two is *not* a duplicated row;
         see the notes.
-    kind : {"confidence", "classwise", "positive"}, default="confidence"
-        The predicted class by its confidence; every class by its probability (mean over classes); or the second
-        class of two.
     n_bins : int or "cube_root", default=15
         Number of bins; ``"cube_root"`` is the cube root of the number of rows, see :class:`~calibrant.binning.CubeRoot`.
     strategy : {"quantile", "uniform"}, default="quantile"

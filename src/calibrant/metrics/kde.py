@@ -52,16 +52,9 @@ def kde_ece(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
         Weights of the rows. In the bandwidth, n is the effective sample size,
         :math:`(\sum_i w_i)^2 / \sum_i w_i^2`; only ratios of weights matter.
-    kind : {"confidence", "classwise", "positive"}, default="confidence"
-        The predicted class by its confidence; every class by its probability (mean over classes); or the
-        second class of two.
     norm : number of at least 1, default=1
         p.
     bandwidth : float, optional

@@ -325,10 +325,6 @@ def kernel_calibration_error(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
         Weights of the rows; a pair weighs the product of its weights.
     kind : {"full", "confidence", "classwise", "positive"}, default="full"

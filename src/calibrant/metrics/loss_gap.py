@@ -177,13 +177,9 @@ def average_loss_gap(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
     y_proba : array, frame or Predictions
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two; rows are divided by their sums,
         since the gap is defined only for probabilities that sum to one.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
     n_losses : int, default=500
         Number m of losses to draw.
     n_decisions : int, default=2

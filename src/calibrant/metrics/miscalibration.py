@@ -49,15 +49,6 @@ def miscalibration(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
-    kind : {"confidence", "classwise", "positive"}, default="confidence"
-        The predicted class by its confidence; every class by its probability (mean over classes); or the second
-        class of two.
     loss : {"brier", "log"}, default="brier"
         Which loss; the function g is the same for both. The Brier loss is in squared probability, like the square
         of ECE with ``norm=2``, and the log-loss in nats.

@@ -16,6 +16,7 @@ from calibrant.numerics.cumulative import ScoreGroups
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.options import is_number
 from calibrant.predictions import Predictions
+from calibrant.shared_parameters import documented
 from calibrant.space import Space
 from calibrant.tabular import Tabular
 
@@ -117,6 +118,7 @@ def exact_confidences(predictions: Predictions) -> Float64Array:
     return exact
 
 
+@documented
 def risk_coverage_curve(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> RiskCoverageCurve:
     r"""Risk-coverage curve: error rate among the rows whose confidence is at least a threshold, for all thresholds.
 
@@ -126,15 +128,6 @@ def risk_coverage_curve(y_true: Any, y_proba: Any, *, sample_weight: Any = None)
         r(t) = \frac{\sum_{i :\, s_i \ge t} w_i \, [\hat y_i \ne y_i]}{\sum_{i :\, s_i \ge t} w_i}
 
     with the confidence :math:`s_i = \max_k p_{ik}` and the predicted class :math:`\hat y_i` :cite:`elyaniv2010`.
-
-    Parameters
-    ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
 
     Returns
     -------
@@ -173,15 +166,6 @@ def aurc(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
 
     with the confidence :math:`s_i` and the predicted class :math:`\hat y_i` :cite:`geifman2019`.
 
-    Parameters
-    ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
-
     Returns
     -------
     float
@@ -217,15 +201,6 @@ def excess_aurc(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> floa
 
     with the error rate r of all rows. The second term is the area for many rows if every correct prediction has a higher
     confidence than every wrong one :cite:`geifman2019`.
-
-    Parameters
-    ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
 
     Returns
     -------
@@ -264,12 +239,6 @@ def accuracy_at_coverage(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
     coverage : float, default=0.8
         Fraction of rows to accept, above 0 and at most 1; 1 gives the accuracy.
 

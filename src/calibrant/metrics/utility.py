@@ -314,12 +314,6 @@ def utility_calibration_error(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
     utility : Utility, default=TopClasses(1)
         :class:`~calibrant.metrics.TopClasses` for the predicted class or a set of k,
         :class:`~calibrant.metrics.OneClass` for a class, :class:`~calibrant.metrics.OptimalDecision` for a cost
