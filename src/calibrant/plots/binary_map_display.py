@@ -30,11 +30,6 @@ class BinaryMapDisplay(Display):
     truth : ndarray of shape (m,), optional
         True probabilities.
 
-    Attributes
-    ----------
-    ax_, figure_
-        Axes and figure, set by :meth:`plot`.
-
     Examples
     --------
     >>> from calibrant import PlattScaling

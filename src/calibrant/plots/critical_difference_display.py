@@ -49,11 +49,6 @@ class CriticalDifferenceDisplay(Display):
     sides : {1, 2}
         Whether the Bonferroni-Dunn test asks only if the control is better; the bar then extends to one side.
 
-    Attributes
-    ----------
-    ax_, figure_
-        Axes and figure, set by :meth:`plot`.
-
     Examples
     --------
     >>> losses = [[0.4, 0.3, 0.1], [0.5, 0.6, 0.2], [0.6, 0.5, 0.2], [0.8, 0.4, 0.3], [0.9, 0.8, 0.7]]

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from base64 import b64encode
 from collections.abc import Sequence
 from copy import copy
+from inspect import cleandoc
 from io import BytesIO
 from typing import Any, Self
 
@@ -14,6 +15,12 @@ from calibrant.tabular import Tabular
 
 __all__ = ["Display"]
 
+
+ATTRIBUTES = """Attributes
+----------
+ax_, figure_
+    Axes and figure, set by :meth:`plot`.
+"""
 
 RESOLUTION = 96  # of plots in notebooks, in dots per inch
 
@@ -27,6 +34,13 @@ class Display(Tabular):
 
     ax_: Any
     figure_: Any
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Describe the attributes of a plot, unless its docstring does."""
+        super().__init_subclass__(**options)
+        if cls.__doc__ and "Attributes\n" not in cls.__doc__:
+            before, heading, after = cleandoc(cls.__doc__).partition("Examples\n--------\n")
+            cls.__doc__ = f"{before}{ATTRIBUTES}\n{heading}{after}"
 
     @abstractmethod
     def plot(self, ax: Any = None) -> Self:

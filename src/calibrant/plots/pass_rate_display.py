@@ -41,11 +41,6 @@ class PassRateDisplay(Display):
     level : float
         Confidence level of the intervals.
 
-    Attributes
-    ----------
-    ax_, figure_
-        Axes and figure, set by :meth:`plot`.
-
     Examples
     --------
     >>> display = PassRateDisplay.from_p_values([[0.01, 0.3], [0.2, 0.6], [0.001, 0.04]], names=["none", "dirichlet"])

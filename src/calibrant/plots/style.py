@@ -65,6 +65,14 @@ def write_caption(ax: Any, text: str, below: float = BELOW_THE_LABEL) -> Any:
     )
 
 
+def label_axes(ax: Any, x: str, y: str = "") -> None:
+    """Name the axes, in the same size as the ticks."""
+    ax.set_xlabel(x, fontsize=LABEL_SIZE)
+    if y:
+        ax.set_ylabel(y, fontsize=LABEL_SIZE)
+    ax.tick_params(labelsize=LABEL_SIZE)
+
+
 def legend_above(ax: Any, handles: Sequence[Any], title: str = "", n_columns: int = 2) -> None:
     """Place a legend above the axes, where it covers no data, and a title above the legend."""
     ax.legend(

@@ -38,11 +38,6 @@ class TemperatureHistogramDisplay(Display):
     single : float
         The single temperature that is best for all rows.
 
-    Attributes
-    ----------
-    ax_, figure_
-        Axes and figure, set by :meth:`plot`.
-
     Examples
     --------
     >>> p = [[0.9, 0.1]] * 20 + [[0.6, 0.4]] * 20

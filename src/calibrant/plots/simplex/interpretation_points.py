@@ -48,11 +48,6 @@ class InterpretationPointsDisplay(Display):
     epsilon : float
         Probability of the excluded class.
 
-    Attributes
-    ----------
-    ax_, figure_
-        Axes and figure, set by :meth:`plot`.
-
     Examples
     --------
     >>> from calibrant.calibrators.scaling.dirichlet import LinearParameters

@@ -49,11 +49,6 @@ class KernelWeightsDisplay(Display):
     title : str
         Title of the plot.
 
-    Attributes
-    ----------
-    ax_, figure_
-        Axes and figure, set by :meth:`plot`.
-
     Examples
     --------
     >>> display = KernelWeightsDisplay.from_kernel([0.75, 0.2, 0.05], kernel="rbf", bandwidth=30.0)

@@ -177,11 +177,6 @@ class SimplexMapDisplay(Display):
     title : str
         Title of the plot.
 
-    Attributes
-    ----------
-    ax_, figure_
-        Axes and figure, set by :meth:`plot`.
-
     Examples
     --------
     >>> from calibrant.synthetic import IdentityMap

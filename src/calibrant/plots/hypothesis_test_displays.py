@@ -1,16 +1,87 @@
-"""SubgroupDisplay: calibration error of every segment of side columns, with simultaneous intervals."""
+"""Plots of hypothesis tests: the calibration belt, and the segments of side columns."""
 
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.hypothesis_tests import SubgroupCalibration, subgroup_calibration
+from calibrant.hypothesis_tests import (
+    CalibrationBelt,
+    SubgroupCalibration,
+    calibration_belt,
+    subgroup_calibration,
+)
 from calibrant.options import check_whole
-from calibrant.plots.display import Display, new_axes
-from calibrant.plots.style import DIAGONAL, FAINT, LABEL_SIZE, SERIES, write_caption
+from calibrant.plots.display import Display, PredictionDisplay, new_axes
+from calibrant.plots.style import DIAGONAL, FAINT, LABEL_SIZE, SERIES, label_axes, legend_above, write_caption
+from calibrant.presentation.sentences import p_text
 
-__all__ = ["SubgroupDisplay"]
+__all__ = ["CalibrationBeltDisplay", "SubgroupDisplay"]
+
+
+class CalibrationBeltDisplay(PredictionDisplay):
+    """GiViTI calibration belt :cite:`nattino2014`: predictions are miscalibrated where the belt excludes the diagonal.
+
+    Parameters
+    ----------
+    belt : CalibrationBelt
+        Data of the plot.
+    name : str, default=""
+        Title.
+
+    Examples
+    --------
+    >>> p, y = [0.1, 0.2, 0.3, 0.6, 0.7, 0.8] * 20, [0, 0, 1, 1, 0, 1] * 20
+    >>> display = CalibrationBeltDisplay.from_predictions(y, p, n_points=5)
+    >>> display.columns()["predicted"].round(3)
+    array([0.1  , 0.275, 0.45 , 0.625, 0.8  ])
+    """
+
+    def __init__(self, belt: CalibrationBelt, name: str = "") -> None:
+        self.belt = belt
+        self.name = name
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: Any,
+        y_proba: Any,
+        *,
+        kind: Any = "auto",
+        max_degree: int = 4,
+        level: float = 0.95,
+        n_points: int = 101,
+        name: str = "",
+    ) -> Self:
+        """Create the display from true classes and predictions.
+
+        The options are those of :func:`~calibrant.hypothesis_tests.calibration_belt`.
+        """
+        belt = calibration_belt(
+            y_true, y_proba, kind=kind, max_degree=max_degree, level=level, n_points=n_points
+        )
+        return cls(belt, name)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return one row per probability."""
+        return self.belt.columns()
+
+    def plot(self, ax: Any = None) -> Self:
+        """Plot on the given axes, or on a new figure, and return self."""
+        self.ax_, self.figure_ = new_axes(ax, (5.0, 5.0))
+        axes, belt = self.ax_, self.belt
+        axes.plot([0, 1], [0, 1], **DIAGONAL, label="calibrated")
+        axes.fill_between(belt.predicted, belt.low, belt.high, color=SERIES[0], alpha=0.2, linewidth=0)
+        axes.plot(belt.predicted, belt.curve, color=SERIES[0], linewidth=1.8, label=f"degree {belt.degree}")
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, 1)
+        label_axes(axes, "predicted probability", "frequency")
+        legend_above(axes, axes.get_legend_handles_labels()[0], self.name)
+        write_caption(
+            axes,
+            f"Shaded: {100 * belt.level:g} % belt. GiViTI test: {p_text(belt.test.p_value, None)}.",
+        )
+        return self
 
 
 class SubgroupDisplay(Display):
@@ -24,11 +95,6 @@ class SubgroupDisplay(Display):
         Number of segments, those with the strongest evidence.
     name : str, default=""
         Title.
-
-    Attributes
-    ----------
-    ax_, figure_
-        Axes and figure, set by :meth:`plot`.
 
     Examples
     --------
@@ -82,8 +148,7 @@ class SubgroupDisplay(Display):
         axes.axvline(0, **DIAGONAL)
         axes.set_yticks(places, found.segment[shown])
         axes.set_ylim(n_shown - 0.5, -0.5)
-        axes.set_xlabel("observed − predicted", fontsize=LABEL_SIZE)
-        axes.tick_params(labelsize=LABEL_SIZE)
+        label_axes(axes, "observed − predicted")
         if self.name:
             axes.set_title(self.name, fontsize=LABEL_SIZE + 1)
         write_caption(
