@@ -2,9 +2,9 @@
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ __all__ = [
     "estimate_of",
     "gap_estimate",
     "mean_estimate",
+    "numbers_of",
     "plain_float",
     "plain_floats",
     "proportion_estimate",
@@ -214,6 +215,19 @@ def rounded(values: Iterable[Any]) -> Numbers:
     (0.333333, None)
     """
     return plain_floats(np.round(np.asarray(values, dtype=np.float64), 6))
+
+
+Contents = TypeVar("Contents")
+
+
+def numbers_of(kind: type[Contents], curve: Any, **own: Any) -> Contents:
+    """Return the plain data of a curve: its attributes with the names of the fields, arrays :func:`rounded`."""
+    for name in (field.name for field in fields(kind) if hasattr(curve, field.name)):  # type: ignore[arg-type]
+        value = getattr(curve, name)
+        if isinstance(value, np.ndarray):
+            value = rounded(value) if value.dtype.kind == "f" else tuple(value.tolist())
+        own.setdefault(name, value)
+    return kind(**own)
 
 
 def estimate_of(

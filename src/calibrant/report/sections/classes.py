@@ -121,39 +121,33 @@ def _grid(assessment: "Assessment", curves: dict[str, list[Curve]]) -> Markup:
 
 
 def _table(rows: tuple[ClassRow, ...]) -> Table:
-    header = (
-        Column("Class", is_numeric=False),
-        Column("Rows", hint="class frequency"),
-        Column("Mean probability"),
-        Column("In the large", hint="mean probability − frequency"),
-        Column("Slope", hint="1 is ideal"),
-        Column("ECE", hint="if calibrated"),
-        Column("ECE after"),
-        Column("Error, lower bound"),
-        Column("p-value", hint="adjusted"),
-        Column("Probabilities are", is_numeric=False),
-    )
-    body = tuple(
-        (
-            Cell(row.label),
-            Cell(Value(row.n_rows, "count"), (Value(row.share, "percent"),)),
-            Cell(Value(row.mean_probability, "percent")),
-            estimate_cell(row.in_the_large, signed=True),
-            estimate_cell(row.slope),
-            Cell(Value(row.ece, tiny=False), (Value(row.ece_noise),)),
-            Cell(Value(row.after_ece, tiny=False)),
-            Cell(Value(row.lower_bound, tiny=False)),
-            Cell(Value(row.adjusted_p_value, "p-value")),
-            Cell(f"{ARROWS[row.direction]}{row.direction}") if row.direction != "none" else Cell(Value(None)),
-        )
-        for row in rows
-    )
     worst = "the worst calibrated first"
-    return Table(
+    return Table.of(
         "classes",
         f"Classes, {worst}" if len(rows) < 3 else f"{count(len(rows))} classes, {worst}",
-        header,
-        body,
+        rows,
+        (Column("Class", is_numeric=False), lambda row: row.label),
+        (
+            Column("Rows", hint="class frequency"),
+            lambda row: Cell(Value(row.n_rows, "count"), (Value(row.share, "percent"),)),
+        ),
+        (Column("Mean probability"), lambda row: Value(row.mean_probability, "percent")),
+        (
+            Column("In the large", hint="mean probability − frequency"),
+            lambda row: estimate_cell(row.in_the_large, signed=True),
+        ),
+        (Column("Slope", hint="1 is ideal"), lambda row: estimate_cell(row.slope)),
+        (
+            Column("ECE", hint="if calibrated"),
+            lambda row: Cell(Value(row.ece, tiny=False), (Value(row.ece_noise),)),
+        ),
+        (Column("ECE after"), lambda row: Value(row.after_ece, tiny=False)),
+        (Column("Error, lower bound"), lambda row: Value(row.lower_bound, tiny=False)),
+        (Column("p-value", hint="adjusted"), lambda row: Value(row.adjusted_p_value, "p-value")),
+        (
+            Column("Probabilities are", is_numeric=False),
+            lambda row: f"{ARROWS[row.direction]}{row.direction}" if row.direction in ARROWS else Value(None),
+        ),
         is_sortable=True,
         is_filterable=len(rows) > 5,
         limit=FIRST_CLASSES if len(rows) > FIRST_CLASSES else None,

@@ -75,26 +75,23 @@ def decision_sentences(numbers: DecisionNumbers) -> list[str]:
 
 
 def _net_benefits(numbers: DecisionNumbers) -> Table:
-    after = numbers.after is not None
-    columns = [
-        Column("Threshold"),
-        Column("Before"),
-        *([Column("After")] if after else []),
-        Column("Act on all rows"),
-    ]
-    body = []
-    for row in numbers.thresholds:
-        cells = [Cell(Value(row.threshold)), estimate_cell(row.before)]
-        if after:
-            cells.append(estimate_cell(row.after))
-        body.append((*cells, Cell(Value(row.everyone, signed=True))))
+    later = (Column("After"), lambda row: estimate_cell(row.after))
     definitions = (
         (
             "Net benefit",
             "fraction of true positives minus that of false positives, times the odds of the threshold; acting on no row has 0.",
         ),
     )
-    return Table("benefit", "Net benefit by threshold", tuple(columns), tuple(body), definitions=definitions)
+    return Table.of(
+        "benefit",
+        "Net benefit by threshold",
+        numbers.thresholds,
+        (Column("Threshold"), lambda row: Value(row.threshold)),
+        (Column("Before"), lambda row: estimate_cell(row.before)),
+        *((later,) if numbers.after is not None else ()),
+        (Column("Act on all rows"), lambda row: Value(row.everyone, signed=True)),
+        definitions=definitions,
+    )
 
 
 def decision_numbers(

@@ -71,29 +71,6 @@ def decomposition_section(assessment: "Assessment") -> Section | None:
 
 
 def _table(rows: tuple[DecompositionRow, ...]) -> Table:
-    columns = (
-        Column("Score", is_numeric=False),
-        Column("Value"),
-        Column("Miscalibration"),
-        Column("Fraction of the score"),
-        Column("Discrimination"),
-        Column("Uncertainty"),
-        Column("Removable"),
-        Column("Refinement"),
-    )
-    body = tuple(
-        (
-            Cell(metric_title(row.loss), (row.stage,)),
-            Cell(Value(row.score, tiny=False)),
-            Cell(Value(row.miscalibration, tiny=False)),
-            Cell(Value(row.miscalibration / row.score if row.score > 0 else None, "percent")),
-            Cell(Value(row.discrimination, tiny=False)),
-            Cell(Value(row.uncertainty, tiny=False)),
-            estimate_cell(row.removable),
-            Cell(Value(row.refinement, tiny=False)),
-        )
-        for row in rows
-    )
     parts = (
         (
             "Miscalibration",
@@ -114,17 +91,28 @@ def _table(rows: tuple[DecompositionRow, ...]) -> Table:
         for row in rows
     )
     negative = "A negative component is an estimate of a non-negative quantity: no miscalibration was found."
-    return Table(
+    return Table.of(
         "decompositions",
         "Decomposition: score = miscalibration − discrimination + uncertainty",
-        columns,
-        body,
+        rows,
+        (Column("Score", is_numeric=False), lambda row: Cell(metric_title(row.loss), (row.stage,))),
+        (Column("Value"), lambda row: Value(row.score, tiny=False)),
+        (Column("Miscalibration"), lambda row: Value(row.miscalibration, tiny=False)),
+        (Column("Fraction of the score"), _fraction),
+        (Column("Discrimination"), lambda row: Value(row.discrimination, tiny=False)),
+        (Column("Uncertainty"), lambda row: Value(row.uncertainty, tiny=False)),
+        (Column("Removable"), lambda row: estimate_cell(row.removable)),
+        (Column("Refinement"), lambda row: Value(row.refinement, tiny=False)),
         definitions=(*own, *parts),
         notes=(
             *([negative] if is_negative else []),
             *([INFINITE] if any(isinf(row.score) for row in rows) else []),
         ),
     )
+
+
+def _fraction(row: DecompositionRow) -> Value:
+    return Value(row.miscalibration / row.score if row.score > 0 else None, "percent")
 
 
 def decompositions(

@@ -94,33 +94,6 @@ def methods_section(assessment: "Assessment") -> Section | None:
 
 def _methods_table(advice: Recommendation) -> Table:
     """Return the table of methods; the recommended one is highlighted."""
-    columns = (
-        Column("Method", is_numeric=False),
-        Column("Log-loss"),
-        Column("Change of log-loss"),
-        Column("Brier score"),
-        Column("Change of Brier score"),
-        Column("Accuracy"),
-        Column("Changed decisions"),
-        Column("ECE, confidence"),
-        Column("ECE, classwise"),
-        Column("Fit time"),
-    )
-    rows = tuple(
-        (
-            Cell(row.name, (_remarks(row, row.name == advice.method),)),
-            Cell(Value(row.log_loss, tiny=False)),
-            difference_cell(row.log_loss_difference),
-            Cell(Value(row.brier_score, tiny=False)),
-            difference_cell(row.brier_difference),
-            Cell(Value(row.accuracy, "percent", 2)),
-            _changed_cell(row),
-            Cell(Value(row.confidence_ece, tiny=False)),
-            Cell(Value(row.classwise_ece, tiny=False)),
-            Cell(Value(row.seconds, "duration")),
-        )
-        for row in advice.methods
-    )
     chosen = [index for index, row in enumerate(advice.methods) if row.name == advice.method]
     notes = []
     if any(row.log_loss_difference is not None for row in advice.methods):
@@ -132,11 +105,23 @@ def _methods_table(advice: Recommendation) -> Table:
     notes += [f"{row.name} could not be fitted: {row.error}" for row in advice.methods if row.error]
     if any(row.log_loss == float("inf") for row in advice.methods):
         notes.append(INFINITE)
-    return Table(
+    return Table.of(
         "methods",
         f"{count(len(advice.methods))} methods, evaluated on held-out rows",
-        columns,
-        rows,
+        advice.methods,
+        (
+            Column("Method", is_numeric=False),
+            lambda row: Cell(row.name, (_remarks(row, row.name == advice.method),)),
+        ),
+        (Column("Log-loss"), lambda row: Value(row.log_loss, tiny=False)),
+        (Column("Change of log-loss"), lambda row: difference_cell(row.log_loss_difference)),
+        (Column("Brier score"), lambda row: Value(row.brier_score, tiny=False)),
+        (Column("Change of Brier score"), lambda row: difference_cell(row.brier_difference)),
+        (Column("Accuracy"), lambda row: Value(row.accuracy, "percent", 2)),
+        (Column("Changed decisions"), _changed_cell),
+        (Column("ECE, confidence"), lambda row: Value(row.confidence_ece, tiny=False)),
+        (Column("ECE, classwise"), lambda row: Value(row.classwise_ece, tiny=False)),
+        (Column("Fit time"), lambda row: Value(row.seconds, "duration")),
         notes=tuple(notes),
         is_sortable=True,
         highlighted=chosen[0] if chosen else None,
@@ -162,16 +147,23 @@ def learning_section(assessment: "Assessment") -> Section | None:
     numbers = assessment.learning
     if numbers is None or not numbers.sizes:
         return None
-    columns = (Column("Calibration set", is_numeric=False), Column("Log-loss"), Column("Minus uncalibrated"))
-    rows = []
-    for size, loss, low, high in zip(numbers.sizes, numbers.loss, numbers.low, numbers.high, strict=True):
-        change = loss - numbers.uncalibrated if loss is not None else None
-        interval = Range(low, high, digits=3, tiny=False)
-        rows.append(
-            (Cell(Value(size, "count")), Cell(Value(loss), (interval,)), Cell(Value(change, signed=True)))
-        )
-    caption = f"Loss of {numbers.method} by size of the calibration set"
-    table = Table("learning-numbers", caption, columns, tuple(rows))
+
+    def loss(place: int) -> Cell:
+        interval = Range(numbers.low[place], numbers.high[place], digits=3, tiny=False)
+        return Cell(Value(numbers.loss[place]), (interval,))
+
+    def change(place: int) -> Value:
+        loss = numbers.loss[place]
+        return Value(None if loss is None else loss - numbers.uncalibrated, signed=True)
+
+    table = Table.of(
+        "learning-numbers",
+        f"Loss of {numbers.method} by size of the calibration set",
+        range(len(numbers.sizes)),
+        (Column("Calibration set", is_numeric=False), lambda place: Value(numbers.sizes[place], "count")),
+        (Column("Log-loss"), loss),
+        (Column("Minus uncalibrated"), change),
+    )
     figure = Figure("learning-curve", f"Log-loss of {numbers.method}", _learning_chart(numbers))
     drawn = OnPage(element("div", as_html(figure), _learning_legend(numbers)))
     return Section(
@@ -231,16 +223,9 @@ def learning_numbers(
         sentence += (
             f" The curve is from a random sample of {sample.n_rows:,} rows, so it differs from the table."
         )
-    found = LearningNumbers(
-        method=name,
-        sizes=tuple(curve.sizes.tolist()),
-        loss=plain_floats(curve.loss),
-        low=plain_floats(curve.low),
-        high=plain_floats(curve.high),
-        uncalibrated=float(curve.uncalibrated),
-        sentence=sentence,
-    )
-    return found, sentence
+    points = {field: plain_floats(getattr(curve, field)) for field in ("loss", "low", "high")}
+    sizes, uncalibrated = tuple(curve.sizes.tolist()), float(curve.uncalibrated)
+    return LearningNumbers(name, sizes, **points, uncalibrated=uncalibrated, sentence=sentence), sentence
 
 
 def _too_few(curve: LearningCurve, sample: EvaluationSet) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.comparison import UNCALIBRATED
-from calibrant.plots.reliability.curve import ReliabilityCurve, reliability_curve
+from calibrant.plots.reliability.curve import reliability_curve
 from calibrant.presentation import (
     TYPOGRAPHIC,
     Block,
@@ -32,7 +32,7 @@ from calibrant.presentation import (
     sentence,
 )
 from calibrant.report.contents import RARE, ClassRow, Curve, Numbers
-from calibrant.report.evaluation_set import EvaluationSet, plain_floats, rounded
+from calibrant.report.evaluation_set import EvaluationSet, numbers_of, plain_floats
 from calibrant.report.method_selection import MethodSelection
 from calibrant.report.sections import section_at
 from calibrant.report.sections.axes import Plot, Scale, chart, legend, tick_texts, ticks_between
@@ -166,34 +166,28 @@ def _gallery(figures: Sequence[Figure]) -> Markup:
 
 def _bins_table(curve: Curve, name: str) -> Table:
     """Return the non-empty bins of a diagram."""
-    columns = (
-        Column("Scores", is_numeric=False),
-        Column("Rows"),
-        Column("Mean score"),
-        Column("Observed"),
-        Column("If calibrated"),
+
+    def observed(place: int) -> Cell:
+        interval = Range(curve.low[place], curve.high[place], digits=3, tiny=False)
+        return Cell(Value(curve.mean_outcome[place], digits=3), (interval,))
+
+    def expected(place: int) -> Range | Value:
+        limits = curve.consistency_low[place], curve.consistency_high[place]
+        return Value(None) if None in limits else Range(*limits, digits=3, tiny=False)
+
+    def scores(place: int) -> Range:
+        return Range(curve.edges[place], curve.edges[place + 1], "significant", 3, tiny=True)
+
+    return Table.of(
+        name,
+        f"Bins of {curve.method}, {curve.event}",
+        [place for place, n_rows in enumerate(curve.count) if n_rows],
+        (Column("Scores", is_numeric=False), scores),
+        (Column("Rows"), lambda place: Value(curve.count[place], "count")),
+        (Column("Mean score"), lambda place: Value(curve.mean_score[place], digits=3)),
+        (Column("Observed"), observed),
+        (Column("If calibrated"), expected),
     )
-    rows = []
-    for index, n_rows in enumerate(curve.count):
-        if n_rows:
-            expected = curve.consistency_low[index], curve.consistency_high[index]
-            rows.append(
-                (
-                    Cell(Range(curve.edges[index], curve.edges[index + 1], "significant", 3, tiny=True)),
-                    Cell(Value(n_rows, "count")),
-                    Cell(Value(curve.mean_score[index], digits=3)),
-                    Cell(
-                        Value(curve.mean_outcome[index], digits=3),
-                        (_three_decimals(curve.low[index], curve.high[index]),),
-                    ),
-                    Cell(_three_decimals(*expected) if None not in expected else Value(None)),
-                )
-            )
-    return Table(name, f"Bins of {curve.method}, {curve.event}", columns, tuple(rows))
-
-
-def _three_decimals(low: float | None, high: float | None) -> Range:
-    return Range(low, high, digits=3, tiny=False)
 
 
 def curves(
@@ -268,7 +262,9 @@ def _curve(
         random_state=random_state,
         **about,
     )
-    drawn = _plain(method, curve, None if column is None else rows.class_names[column])
+    drawn = numbers_of(
+        Curve, curve, method=method, label=None if column is None else rows.class_names[column]
+    )
     return drawn if rate > RARE else _enlarged(drawn, scores)
 
 
@@ -294,32 +290,6 @@ def _enlarged(curve: Curve, scores: NDArray[np.float64]) -> Curve:
         limit=limit,
         histogram_edges=plain_floats(edges),
         histogram_count=tuple(int(each) for each in count),
-    )
-
-
-def _plain(method: str, curve: ReliabilityCurve, label: str | None) -> Curve:
-    return Curve(
-        method=method,
-        event=curve.event,
-        label=label,
-        n_rows=curve.n_rows,
-        definition=curve.definition,
-        edges=rounded(curve.edges),
-        count=tuple(int(count) for count in curve.count),
-        mean_score=rounded(curve.mean_score),
-        mean_outcome=rounded(curve.mean_outcome),
-        low=rounded(curve.low),
-        high=rounded(curve.high),
-        consistency_low=rounded(curve.consistency_low),
-        consistency_high=rounded(curve.consistency_high),
-        small=tuple(bool(small) for small in curve.small),
-        isotonic_score=rounded(curve.isotonic_score),
-        isotonic_outcome=rounded(curve.isotonic_outcome),
-        band_score=rounded(curve.band_score),
-        band_low=rounded(curve.band_low),
-        band_high=rounded(curve.band_high),
-        histogram_edges=rounded(curve.histogram_edges),
-        histogram_count=tuple(int(count) for count in curve.histogram_count),
     )
 
 

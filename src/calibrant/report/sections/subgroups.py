@@ -38,30 +38,15 @@ def subgroup_section(assessment: "Assessment") -> Section | None:
         "for the search over all segments"
     )
     lead += f"; after calibration {numbers.n_rejected_after}." if after else "."
-    columns = [
-        Column("Segment", is_numeric=False),
-        Column("Rows"),
-        Column("Predicted"),
-        Column("Observed"),
-        Column("Difference", hint="observed − predicted"),
-        Column("p"),
-    ]
-    if after:
-        columns += [Column("Predicted after"), Column("p after")]
-    body = []
-    for row in numbers.rows:
+
+    def difference(row: SegmentRow) -> Cell:
         interval = Range(row.low, row.high, signed=True)
-        cells = [
-            Cell(row.segment),
-            Cell(count(row.n_rows), value=row.n_rows),
-            Cell(Value(row.predicted)),
-            Cell(Value(row.observed)),
-            Cell(Value(row.observed - row.predicted, signed=True), (interval,)),
-            Cell(Value(row.p_value)),
-        ]
-        if after:
-            cells += [Cell(Value(row.predicted_after)), Cell(Value(row.p_value_after))]
-        body.append(tuple(cells))
+        return Cell(Value(row.observed - row.predicted, signed=True), (interval,))
+
+    later = (
+        (Column("Predicted after"), lambda row: Value(row.predicted_after)),
+        (Column("p after"), lambda row: Value(row.p_value_after)),
+    )
     definitions = (
         ("Predicted, observed", f"mean probability and frequency of the event that {numbers.event}."),
         (
@@ -70,7 +55,19 @@ def subgroup_section(assessment: "Assessment") -> Section | None:
         ),
         ("p", "adjusted for the search over segments, by simulated outcomes."),
     )
-    table = Table("subgroups", "Segments", tuple(columns), tuple(body), definitions=definitions)
+    table = Table.of(
+        "subgroups",
+        "Segments",
+        numbers.rows,
+        (Column("Segment", is_numeric=False), lambda row: row.segment),
+        (Column("Rows"), lambda row: Cell(count(row.n_rows), value=row.n_rows)),
+        (Column("Predicted"), lambda row: Value(row.predicted)),
+        (Column("Observed"), lambda row: Value(row.observed)),
+        (Column("Difference", hint="observed − predicted"), difference),
+        (Column("p"), lambda row: Value(row.p_value)),
+        *(later if after else ()),
+        definitions=definitions,
+    )
     parts: list[Block] = [Paragraph(lead, "lead"), table]
     hidden = numbers.n_segments - len(numbers.rows)
     notes = []

@@ -53,27 +53,20 @@ def tests_section(assessment: "Assessment") -> Section | None:
 
 
 def _tests_table(rows: tuple[TestRow, ...]) -> Table:
-    columns = (
-        Column("Test", is_numeric=False),
-        Column("Event", is_numeric=False),
-        Column("Statistic"),
-        Column("p-value"),
-        Column("p-value, adjusted"),
+    def adjusted(row: TestRow) -> Cell:
+        tag = REJECTS if row.adjusted_p_value < 0.05 else DOES_NOT_REJECT
+        return Cell(Value(row.adjusted_p_value, "p-value"), tag=tag)
+
+    return Table.of(
+        "tests",
+        f"{count(len(rows))} tests of the uncalibrated predictions",
+        rows,
+        (Column("Test", is_numeric=False), lambda row: Cell(metric_title(row.name), (row.sentence,))),
+        (Column("Event", is_numeric=False), lambda row: row.event),
+        (Column("Statistic"), lambda row: Value(row.statistic)),
+        (Column("p-value"), lambda row: Value(row.p_value, "p-value")),
+        (Column("p-value, adjusted"), adjusted),
     )
-    body = tuple(
-        (
-            Cell(metric_title(row.name), (row.sentence,)),
-            Cell(row.event),
-            Cell(Value(row.statistic)),
-            Cell(Value(row.p_value, "p-value")),
-            Cell(
-                Value(row.adjusted_p_value, "p-value"),
-                tag=REJECTS if row.adjusted_p_value < 0.05 else DOES_NOT_REJECT,
-            ),
-        )
-        for row in rows
-    )
-    return Table("tests", f"{count(len(rows))} tests of the uncalibrated predictions", columns, body)
 
 
 def _detectable_table(kinds: tuple[Detectable, ...]) -> Table:
@@ -104,11 +97,12 @@ def _size(one: Detectable, size: float) -> str:
 
 
 def _slopes_table(estimates: tuple[Estimate, ...]) -> Table:
-    return Table(
+    return Table.of(
         "slopes",
         "Slope and intercept, uncalibrated predictions",
-        (Column("Quantity", is_numeric=False), Column("Estimate")),
-        tuple((Cell(metric_title(one.name)), estimate_cell(one)) for one in estimates),
+        estimates,
+        (Column("Quantity", is_numeric=False), lambda one: metric_title(one.name)),
+        (Column("Estimate"), estimate_cell),
         definitions=definitions_of(estimates),
         notes=notes_of(estimates),
     )
