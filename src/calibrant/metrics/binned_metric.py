@@ -76,16 +76,9 @@ def gap_norms(
     starts: IntArray,
     norm: Norm,
 ) -> Float64Array:
-    r"""Return the weighted p-norm of the gaps for each slice of consecutive bins, or the largest gap.
+    """Return the weighted p-norm of the gaps for each slice of consecutive bins, (S,), or the largest gap.
 
-    Parameters
-    ----------
-    weight, score_sum, outcome_sum : ndarray of shape (C,)
-        Sums over the rows of each bin; bins without weight are ignored.
-    starts : ndarray of shape (S,)
-        First bin of each slice; the first entry is 0.
-    norm : float or "max"
-        p.
+    The sums over the rows of each bin are (C,), the first bins of the slices (S,); bins without weight are ignored.
     """
     if norm == 1:
         gaps: Float64Array = np.add.reduceat(np.abs(outcome_sum - score_sum), starts)

@@ -35,23 +35,13 @@ EFFECTIVE_ROWS_TOLERANCE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class BinMoments:
-    """Sums over the rows of each bin, of shape (B,) or (E, B) for several events; sums over disjoint sets of rows add up.
-
-    Attributes
-    ----------
-    weight, square_weight : ndarray
-        Sums of weights and of their squares.
-    residual, square_residual : ndarray
-        Sums of w r and of its square, with r the outcome minus the score.
-    outcome : ndarray
-        Sum of w o, with o the outcome.
-    """
+    """Sums over the rows of each bin, of shape (B,) or (E, B) for several events; sums over disjoint sets of rows add up."""
 
     weight: Float64Array
     square_weight: Float64Array
-    residual: Float64Array
+    residual: Float64Array  # sum of w r, with r the outcome minus the score
     square_residual: Float64Array
-    outcome: Float64Array
+    outcome: Float64Array  # sum of w o, with o the outcome
 
     @classmethod
     def of(

@@ -83,21 +83,11 @@ ALL_ROWS = slice(None)
 
 @dataclass(frozen=True, eq=False)
 class EventScores:
-    """Scores of S events in every row, with the class to which each refers.
+    """Scores of S events in every row, with the class to which each refers."""
 
-    Attributes
-    ----------
-    scores : ndarray of shape (n, S)
-        Probabilities in their own float type.
-    targets : ndarray of shape (n, S) or (S,)
-        Column numbers of the classes that the scores refer to; (S,) if they are the same in all rows.
-    binned_by_class : bool
-        Whether scores that refer to different classes are binned separately.
-    """
-
-    scores: FloatArray
-    targets: IntArray
-    binned_by_class: bool = False
+    scores: FloatArray  # (n, S) probabilities in their own float type
+    targets: IntArray  # (n, S), or (S,) if the classes are the same in all rows
+    binned_by_class: bool = False  # whether scores of different classes are binned separately
 
     def hits(self, labels: IntArray) -> NDArray[np.bool_]:
         """Return whether the class of each score occurred, (n, S)."""

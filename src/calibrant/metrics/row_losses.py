@@ -182,18 +182,10 @@ class MeanSums:
 
 @dataclass(frozen=True)
 class MeanMetric:
-    r"""The mean :math:`\frac{1}{W} \sum_i w_i v_i` of a value v of each row.
+    r"""The mean :math:`\frac{1}{W} \sum_i w_i v_i` of a value v of each row."""
 
-    Attributes
-    ----------
-    values : function
-        Returns the values of labelled rows, (n,).
-    values_of : function
-        Returns a function of labels that gives the values for fixed predictions.
-    """
-
-    values: Callable[[LabelledPredictions], Vector]
-    values_of: Callable[[Predictions], LossesOf]
+    values: Callable[[LabelledPredictions], Vector]  # of labelled rows, (n,)
+    values_of: Callable[[Predictions], LossesOf]  # of fixed predictions, as a function of labels
 
     def __call__(self, data: LabelledPredictions) -> float:
         """Return the metric."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Float64Array, FloatArray, IntArray
-from calibrant.binning.schemes import MASS_TOLERANCE
+from calibrant.binning.schemes import nearest_masses
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.binned_metric import Norm, Strategy, check_norm, chosen_scheme, gap_norms
 from calibrant.metrics.declaration import MetricTraits, metric
@@ -253,12 +253,7 @@ class _EqualMassSweep(_Sweep):
     """The bins of :class:`~calibrant.binning.EqualMass`, for any number of bins from one sort."""
 
     def inner_cuts(self, n_bins: IntArray, number: IntArray) -> IntArray:
-        target = self.total * number / n_bins
-        upper = np.clip(np.searchsorted(self.weight_below, target), 1, self.n_levels)
-        below = target - self.weight_below[upper - 1]
-        above = self.weight_below[upper] - target
-        cuts: IntArray = upper - (below < above - MASS_TOLERANCE * self.total)
-        return cuts
+        return nearest_masses(self.weight_below, self.total * number / n_bins)
 
     def places(self, level: IntArray) -> Float64Array:
         middle: Float64Array = (self.weight_below[level] + self.weight_below[level + 1]) / (2 * self.total)

@@ -91,13 +91,7 @@ class PredictionDisplay(Display):
 
 
 def new_axes(ax: Any = None, size: tuple[float, float] = (4.8, 4.8)) -> tuple[Any, Any]:
-    """Return axes and their figure; a new figure of the given size in inches if there are none.
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    """
+    """Return axes and their figure; a new figure of the given size in inches if there are none."""
     if ax is not None:
         return ax, ax.figure
     figure, axes = _pyplot().subplots(figsize=size, layout="constrained")
@@ -112,13 +106,7 @@ def predictions_of(estimator: Any, X: Any) -> Predictions:
 
 
 def _pyplot() -> Any:
-    """Return matplotlib's pyplot.
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    """
+    """Return matplotlib's pyplot, or raise an error that names the extra."""
     try:
         from matplotlib import pyplot as module
     except ModuleNotFoundError as error:
@@ -133,16 +121,9 @@ def panels(
     widths: Sequence[float] = (1.0,),
     heights: Sequence[float] = (1.0,),
 ) -> tuple[list[Any], Any]:
-    """Return the axes row by row, and their figure.
+    """Return the axes row by row, and their figure, for relative widths of columns and heights of rows.
 
-    Parameters
-    ----------
-    ax : None, axes or sequence of axes
-        None for a new figure; one axes, in whose place the panels are drawn; or all axes.
-    size : tuple of float
-        Width and height of a new figure in inches.
-    widths, heights : sequence of float
-        Relative sizes of columns and rows.
+    ``ax`` is None for a new figure of the given size in inches; one axes, in whose place the panels are drawn; or all axes.
     """
     n_panels = len(widths) * len(heights)
     ratios = {"width_ratios": list(widths), "height_ratios": list(heights)}

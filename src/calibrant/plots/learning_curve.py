@@ -48,19 +48,11 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Hyperbola:
-    r"""The loss a + b / n: the asymptotic excess loss of a model with a fixed number of parameters and n rows.
+    r"""The loss a + b / n: the asymptotic excess loss of a model with a fixed number of parameters and n rows."""
 
-    Attributes
-    ----------
-    asymptote, slope : float
-        a and b, both non-negative: losses are non-negative, and on average do not increase with the number of rows.
-    covariance : ndarray of shape (2, 2)
-        Covariance of a and b; infinite for fewer than three points.
-    """
-
-    asymptote: float
-    slope: float
-    covariance: Vector
+    asymptote: float  # a, not negative
+    slope: float  # b, not negative: on average losses do not increase with n
+    covariance: Vector  # (2, 2) of a and b; infinite for fewer than three points
 
     @classmethod
     def through(cls, sizes: IntArray, losses: Vector) -> Self:

@@ -48,14 +48,14 @@ LETTER_WIDTH = 0.5
 BELOW_THE_LABEL = 36
 
 
-def write_caption(ax: Any, text: str, below: float = BELOW_THE_LABEL) -> Any:
-    """Write a sentence a given number of points below the axes, wrapped to their width."""
+def write_caption(ax: Any, text: str) -> Any:
+    """Write a sentence below the axes, wrapped to their width."""
     inches = ax.get_position().width * ax.figure.get_figwidth()
     letters = max(int(inches * 72 / (CAPTION_SIZE * LETTER_WIDTH)), 24)
     return ax.annotate(
         fill(text, letters),
         (0, 0),
-        (0, -below),
+        (0, -BELOW_THE_LABEL),
         xycoords="axes fraction",
         textcoords="offset points",
         va="top",

@@ -23,18 +23,7 @@ def with_all_rows(
 ) -> Assessment:
     """Return the assessment of a sample with the metrics and tests of all rows first.
 
-    Parameters
-    ----------
-    found : Assessment
-        Of the sample.
-    exact : dict of str to Interval
-        :data:`METRICS_OF_ALL_ROWS` of all rows.
-    tests : TestSums
-        Of all rows.
-    n_rows : int
-        Number of all rows.
-    how : str
-        What chose the rows of the sample, such as "A hash".
+    ``exact`` has :data:`METRICS_OF_ALL_ROWS`; ``how`` is what chose the rows of the sample, such as "A hash".
     """
     said = (
         f"{how} chose {found.data.n_rows:,} of {n_rows:,} rows; metrics and tests 'of all rows' are sums over every row. "

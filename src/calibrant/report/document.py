@@ -5,19 +5,12 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from calibrant.export.json_file import interpreter_source
-from calibrant.presentation import (
-    Document,
-    Markup,
-    as_markdown,
-    as_text,
-    count,
-    element,
-    page,
-)
-from calibrant.presentation.document import Bullets, Paragraph
-from calibrant.presentation.html import as_html_sections
-from calibrant.presentation.text import table_lines
-from calibrant.presentation.values import PLAIN, Range, decimals
+from calibrant.presentation.document import Bullets, Document, Paragraph
+from calibrant.presentation.html import as_html_sections, page
+from calibrant.presentation.markdown import as_markdown
+from calibrant.presentation.markup import Markup, element
+from calibrant.presentation.text import as_text, table_lines
+from calibrant.presentation.values import PLAIN, Range, count, decimals
 from calibrant.report.contents import Estimate
 from calibrant.report.sections import ReportSection
 from calibrant.report.sections import sections as all_sections
@@ -27,7 +20,7 @@ from calibrant.report.sections.overview import lines_to_copy
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
 
-__all__ = ["SECTIONS", "ReportSection", "report_document", "report_markdown", "report_page", "report_text"]
+__all__ = ["SECTIONS", "ReportSection", "report_markdown", "report_page", "report_text"]
 
 SECTIONS: tuple[ReportSection, ...] = all_sections()
 """All sections in their order."""

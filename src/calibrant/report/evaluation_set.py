@@ -230,9 +230,7 @@ def numbers_of(kind: type[Contents], curve: Any, **own: Any) -> Contents:
     return kind(**own)
 
 
-def estimate_of(
-    name: str, interval: Interval, definition: str = "", *, higher_is_better: bool = False
-) -> Estimate:
+def estimate_of(name: str, interval: Interval, definition: str = "") -> Estimate:
     """Return an interval of the library as an estimate with a readable name."""
     text = definition or interval.definition
     return Estimate(
@@ -242,7 +240,6 @@ def estimate_of(
         high=plain_float(interval.high),
         level=interval.level,
         definition=f"{text}; {interval.method}",
-        higher_is_better=higher_is_better,
         note=interval.note,
     )
 

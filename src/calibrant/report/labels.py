@@ -15,21 +15,14 @@ from calibrant.label_matrix import LabelOutcomes, LabelScores, parse_labelled
 from calibrant.metrics import brier_score, classwise_ece, log_loss, multilabel_score
 from calibrant.notices import gathered
 from calibrant.options import check_level, check_whole
-from calibrant.presentation import (
-    Cell,
-    Column,
-    Document,
-    Paragraph,
-    Section,
-    Table,
-    Value,
-    count,
-)
+from calibrant.presentation.document import Document, Paragraph, Section
+from calibrant.presentation.table import Cell, Column, Table
+from calibrant.presentation.values import Value, count
 from calibrant.report.contents import Estimate
 from calibrant.report.sections.scores import difference_cell
 from calibrant.report.several import SeveralAssessment, mean_estimate
 
-__all__ = ["AverageRow", "LabelAssessment", "LabelRow", "assess_labels"]
+__all__ = ["LabelAssessment", "assess_labels"]
 
 SHOWN = 50  # labels on a page at first
 

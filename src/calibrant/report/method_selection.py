@@ -27,7 +27,6 @@ __all__ = [
     "default_methods",
     "has_infinite_loss",
     "most_rows",
-    "reason_not_to_fit",
     "select_method",
 ]
 

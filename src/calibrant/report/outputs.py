@@ -22,7 +22,7 @@ from calibrant.report.contents import Estimate
 from calibrant.report.sections.scores import difference_cell
 from calibrant.report.several import SeveralAssessment, mean_estimate
 
-__all__ = ["OutputAssessment", "OutputRow", "OutputScore", "assess_outputs"]
+__all__ = ["OutputAssessment", "assess_outputs"]
 
 METRICS = {"log-loss": log_loss, "Brier score": brier_score, "ECE": confidence_ece, "accuracy": accuracy}
 

@@ -2,15 +2,8 @@
 
 from calibrant.comparison import UNCALIBRATED, Comparison, MethodResult
 from calibrant.intervals import Interval
-from calibrant.presentation import (
-    Range,
-    class_named,
-    counted,
-    interval_in_points,
-    p_text,
-    percent,
-    significant,
-)
+from calibrant.presentation.sentences import class_named, counted, interval_in_points, p_text
+from calibrant.presentation.values import Range, percent, significant
 from calibrant.report.contents import Estimate, MethodRow, Recommendation
 from calibrant.report.evaluation_set import EvaluationSet, estimate_of, mean_estimate, plain_float
 from calibrant.report.method_selection import MethodSelection, baseline_of, baseline_text, has_infinite_loss

@@ -36,19 +36,11 @@ MAX_CELLS = 1000
 
 @dataclass(frozen=True, eq=False)
 class IsotonicCurve:
-    """Vertices of the isotonic curve, and its band on a grid.
+    """Vertices of the isotonic curve, and its band on a grid."""
 
-    Attributes
-    ----------
-    score, outcome : ndarray of shape (m,)
-        Vertices from left to right.
-    band_score, band_low, band_high : ndarray of shape (g,)
-        Pointwise limits; of length zero without a band.
-    """
-
-    score: Vector
+    score: Vector  # (m,) from left to right
     outcome: Vector
-    band_score: Vector
+    band_score: Vector  # (g,) pointwise limits; of length zero without a band
     band_low: Vector
     band_high: Vector
 

@@ -164,11 +164,9 @@ def draw_intervals(
             )
 
 
-def draw_isotonic(
-    ax: Any, curve: ReliabilityCurve, *, colour: str, label: str | None = None, band: bool = True
-) -> None:
+def draw_isotonic(ax: Any, curve: ReliabilityCurve, *, colour: str, label: str | None = None) -> None:
     """Draw the isotonic curve and its band."""
-    if band and len(curve.band_score):
+    if len(curve.band_score):
         # A consistency band belongs to the diagonal, a confidence band to the curve.
         shade = colour if curve.mode == "confidence" else "#777777"
         ax.fill_between(

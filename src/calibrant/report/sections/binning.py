@@ -5,22 +5,10 @@ from typing import TYPE_CHECKING
 from calibrant.comparison import UNCALIBRATED
 from calibrant.plots.bin_sensitivity import bin_sensitivity
 from calibrant.plots.cumulative_curve import cumulative_curve
-from calibrant.presentation import (
-    TYPOGRAPHIC,
-    Column,
-    Figure,
-    Markup,
-    OnPage,
-    Paragraph,
-    Section,
-    SideBySide,
-    Table,
-    Value,
-    element,
-    joined,
-    number,
-    p_value,
-)
+from calibrant.presentation.document import Figure, OnPage, Paragraph, Section, SideBySide
+from calibrant.presentation.markup import Markup, element, joined
+from calibrant.presentation.table import Column, Table
+from calibrant.presentation.values import TYPOGRAPHIC, Value, number, p_value
 from calibrant.report.contents import BinSensitivityNumbers, CumulativeNumbers
 from calibrant.report.evaluation_set import EvaluationSet, numbers_of
 from calibrant.report.method_selection import MethodSelection
@@ -31,7 +19,7 @@ from calibrant.report.sections.scores import metric_title
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
 
-__all__ = ["bin_sensitivities", "bin_sensitivity_section", "cumulative_numbers", "cumulative_section"]
+__all__ = ["bin_sensitivities", "cumulative_numbers"]
 
 SERIES = (
     ("equal_width", "series-1", "circle", "equal-width bins"),

@@ -4,19 +4,10 @@ from collections.abc import Iterator
 from math import hypot, isfinite
 from typing import TYPE_CHECKING
 
-from calibrant.presentation import (
-    Cell,
-    Column,
-    Paragraph,
-    Range,
-    Section,
-    Table,
-    Tag,
-    Value,
-    class_named,
-    count,
-    has_value,
-)
+from calibrant.presentation.document import Paragraph, Section
+from calibrant.presentation.sentences import class_named
+from calibrant.presentation.table import Cell, Column, Table, Tag
+from calibrant.presentation.values import Range, Value, count, has_value
 from calibrant.report.contents import ClassRow, Estimate
 from calibrant.report.sections.overview import STATUS
 from calibrant.report.sections.scores import metric_title

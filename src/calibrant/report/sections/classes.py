@@ -8,21 +8,10 @@ from numpy.typing import NDArray
 from calibrant.hypothesis_tests import calibration_slope_intercept
 from calibrant.metrics import calibration_error_lower_bound, classwise_ece
 from calibrant.metrics.events import columns
-from calibrant.presentation import (
-    TYPOGRAPHIC,
-    Cell,
-    Column,
-    Markup,
-    OnPage,
-    Section,
-    Table,
-    Value,
-    count,
-    element,
-    joined,
-    number,
-    p_value,
-)
+from calibrant.presentation.document import OnPage, Section
+from calibrant.presentation.markup import Markup, element, joined
+from calibrant.presentation.table import Cell, Column, Table
+from calibrant.presentation.values import TYPOGRAPHIC, Value, count, number, p_value
 from calibrant.report.contents import ClassRow, Curve, Estimate
 from calibrant.report.evaluation_set import EvaluationSet, gap_estimate, plain_float
 from calibrant.report.evidence import Evidence
@@ -33,7 +22,7 @@ from calibrant.report.sections.scores import capped_bound, estimate_cell
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
 
-__all__ = ["class_rows", "classes_section", "noise_of_ece"]
+__all__ = ["class_rows", "noise_of_ece"]
 
 N_BINS = 15
 

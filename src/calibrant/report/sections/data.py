@@ -12,21 +12,11 @@ from numpy.typing import NDArray
 
 from calibrant.numerics.row_blocks import BlockSums
 from calibrant.numerics.simplex import softmax
-from calibrant.presentation import (
-    Facts,
-    OnPage,
-    Paragraph,
-    Section,
-    as_html,
-    class_named,
-    count,
-    counted,
-    duration,
-    element,
-    listed,
-    percent,
-    quoted,
-)
+from calibrant.presentation.document import Facts, OnPage, Paragraph, Section
+from calibrant.presentation.html import as_html
+from calibrant.presentation.markup import element
+from calibrant.presentation.sentences import class_named, counted, listed, quoted
+from calibrant.presentation.values import count, duration, percent
 from calibrant.report.contents import DataSummary, Origin, Repeatability
 from calibrant.report.evaluation_set import EvaluationSet
 from calibrant.report.sections import section_at
@@ -35,14 +25,7 @@ from calibrant.space import Space
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
 
-__all__ = [
-    "data_section",
-    "data_summary",
-    "date_now",
-    "origin_of_arrays",
-    "repeatability",
-    "settings_section",
-]
+__all__ = ["data_summary", "date_now", "origin_of_arrays", "repeatability"]
 
 PACKAGES = ("calibrant", "numpy", "scipy", "scikit-learn")
 MOST_NAMES = 20

@@ -18,7 +18,7 @@ from calibrant.report.sections.scores import difference_cell, estimate_cell
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
 
-__all__ = ["decision_numbers", "decision_section", "decision_sentences"]
+__all__ = ["decision_numbers", "decision_sentences"]
 
 THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 

@@ -6,24 +6,11 @@ from typing import TYPE_CHECKING, Literal
 from calibrant.metrics import decompose
 from calibrant.metrics.decomposition import Decomposition
 from calibrant.notices import held_back
-from calibrant.presentation import (
-    TYPOGRAPHIC,
-    Cell,
-    Column,
-    Figure,
-    Markup,
-    OnPage,
-    Paragraph,
-    Section,
-    SideBySide,
-    Table,
-    Value,
-    element,
-    has_value,
-    number,
-    percent,
-    sentence,
-)
+from calibrant.presentation.document import Figure, OnPage, Paragraph, Section, SideBySide
+from calibrant.presentation.markup import Markup, element
+from calibrant.presentation.sentences import sentence
+from calibrant.presentation.table import Cell, Column, Table
+from calibrant.presentation.values import TYPOGRAPHIC, Value, has_value, number, percent
 from calibrant.report.contents import DecompositionRow, Estimate
 from calibrant.report.evaluation_set import EvaluationSet, plain_float
 from calibrant.report.sections import section_at
@@ -33,7 +20,7 @@ from calibrant.report.sections.scores import INFINITE, estimate_cell, metric_tit
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
 
-__all__ = ["decomposition_section", "decompositions"]
+__all__ = ["decompositions"]
 
 Loss = Literal["log", "brier"]
 NAMES: dict[Loss, str] = {"log": "log-loss", "brier": "Brier score"}

@@ -10,18 +10,10 @@ from calibrant.comparison.compare import named_calibrators
 from calibrant.errors import NoGraphError
 from calibrant.export import Exportable
 from calibrant.export.json_file import json_of
-from calibrant.presentation import (
-    Cell,
-    Column,
-    OnPage,
-    Paragraph,
-    Section,
-    Table,
-    Value,
-    decimals,
-    element,
-    joined,
-)
+from calibrant.presentation.document import OnPage, Paragraph, Section
+from calibrant.presentation.markup import element, joined
+from calibrant.presentation.table import Cell, Column, Table
+from calibrant.presentation.values import Value, decimals
 from calibrant.report.contents import Example
 from calibrant.report.method_selection import MethodSelection
 from calibrant.report.sections import section_at
@@ -29,7 +21,7 @@ from calibrant.report.sections import section_at
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
 
-__all__ = ["example_of", "example_section"]
+__all__ = ["example_of"]
 
 # Limits that keep the form short and the page small.
 MOST_CLASSES = 20

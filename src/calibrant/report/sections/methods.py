@@ -49,7 +49,7 @@ from calibrant.report.sections.scores import INFINITE, difference_cell
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
 
-__all__ = ["is_slow", "learning_numbers", "learning_section", "learning_sentence", "methods_section"]
+__all__ = ["learning_numbers", "learning_sentence"]
 
 ROW = 40.0
 LONGEST_LABEL = 26

@@ -33,7 +33,7 @@ from calibrant.report.sections.scores import metric_title
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
 
-__all__ = ["lines_to_copy", "recommendation_section", "verdict_section"]
+__all__ = ["lines_to_copy"]
 
 STATUS = {
     "calibrated": "Calibrated",

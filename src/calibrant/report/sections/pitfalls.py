@@ -8,18 +8,10 @@ from numpy.typing import NDArray
 
 from calibrant.intervals import clopper_pearson
 from calibrant.labelled_predictions import shift_warning
-from calibrant.presentation import (
-    Bullets,
-    OnPage,
-    Paragraph,
-    Section,
-    counted,
-    element,
-    listed,
-    percent,
-    quoted,
-    significant,
-)
+from calibrant.presentation.document import Bullets, OnPage, Paragraph, Section
+from calibrant.presentation.markup import element
+from calibrant.presentation.sentences import counted, listed, quoted
+from calibrant.presentation.values import percent, significant
 from calibrant.remedies import GIVE_GROUPS
 from calibrant.report.contents import DataSummary, Pitfall, Recommendation
 from calibrant.report.evaluation_set import EvaluationSet
@@ -33,7 +25,7 @@ from calibrant.space import Space, log_odds_look_like_probabilities
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
 
-__all__ = ["pitfalls", "pitfalls_section"]
+__all__ = ["pitfalls"]
 
 FEW_ROWS = 200
 FEW_OF_A_CLASS = 20

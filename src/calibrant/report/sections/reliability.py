@@ -9,28 +9,12 @@ from numpy.typing import NDArray
 
 from calibrant.comparison import UNCALIBRATED
 from calibrant.plots.reliability.curve import reliability_curve
-from calibrant.presentation import (
-    TYPOGRAPHIC,
-    Block,
-    Cell,
-    Column,
-    Figure,
-    Markup,
-    OnPage,
-    Paragraph,
-    Range,
-    Section,
-    Table,
-    Value,
-    as_html,
-    count,
-    element,
-    has_value,
-    joined,
-    number,
-    percent,
-    sentence,
-)
+from calibrant.presentation.document import Block, Figure, OnPage, Paragraph, Section
+from calibrant.presentation.html import as_html
+from calibrant.presentation.markup import Markup, element, joined
+from calibrant.presentation.sentences import sentence
+from calibrant.presentation.table import Cell, Column, Table
+from calibrant.presentation.values import TYPOGRAPHIC, Range, Value, count, has_value, number, percent
 from calibrant.report.contents import RARE, ClassRow, Curve, Numbers
 from calibrant.report.evaluation_set import EvaluationSet, numbers_of, plain_floats
 from calibrant.report.method_selection import MethodSelection
@@ -40,7 +24,7 @@ from calibrant.report.sections.axes import Plot, Scale, chart, legend, tick_text
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
 
-__all__ = ["curves", "reliability_chart", "reliability_section"]
+__all__ = ["curves", "reliability_chart"]
 
 # More would make the page long to read and slow to load.
 MOST_CLASSES, MOST_OTHER_METHODS = 20, 3

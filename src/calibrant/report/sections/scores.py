@@ -26,18 +26,10 @@ from calibrant.metrics import (
 )
 from calibrant.metrics.events import Kind
 from calibrant.metrics.row_losses import Loss, row_losses
-from calibrant.presentation import (
-    Cell,
-    Column,
-    Paragraph,
-    Section,
-    Table,
-    Tag,
-    Value,
-    class_named,
-    counted,
-    sentence,
-)
+from calibrant.presentation.document import Paragraph, Section
+from calibrant.presentation.sentences import class_named, counted, sentence
+from calibrant.presentation.table import Cell, Column, Table, Tag
+from calibrant.presentation.values import Value
 from calibrant.report.contents import Estimate, ScoreRow
 from calibrant.report.evaluation_set import (
     EvaluationSet,
@@ -60,7 +52,6 @@ __all__ = [
     "definitions_of",
     "difference_cell",
     "error_rows",
-    "errors_section",
     "estimate_cell",
     "lower_bound",
     "metric_title",
@@ -108,9 +99,6 @@ POOLED = (
 AREA_NUMBERS = 5_000_000
 
 N_RESAMPLES = 200
-
-# Limit of the bootstrap, in probabilities; above it an error gets no interval.
-RESAMPLED_NUMBERS = 500_000
 
 Metric = Callable[..., float]
 
@@ -316,18 +304,10 @@ def _area(
 
 @dataclass(frozen=True, eq=False)
 class RocArea:
-    """Area under the ROC curve with its influence function.
+    """Area under the ROC curve with its influence function."""
 
-    Attributes
-    ----------
-    value : float
-        Area for the second class of two, or the mean over the classes that occur, each one vs rest.
-    influence : ndarray of shape (n,)
-        Influence of each row, of mean zero; the sum of squares is DeLong's variance of the area.
-    """
-
-    value: float
-    influence: Vector
+    value: float  # for the second class of two, or the mean over classes that occur, each one vs rest
+    influence: Vector  # (n,) of mean zero; the sum of squares is DeLong's variance
 
 
 def roc_area(rows: EvaluationSet) -> RocArea | None:

@@ -17,7 +17,7 @@ from calibrant.report.sections import section_at
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
 
-__all__ = ["subgroup_numbers", "subgroup_section"]
+__all__ = ["subgroup_numbers"]
 
 SHOWN = 15  # segments
 

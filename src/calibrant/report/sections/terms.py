@@ -9,7 +9,7 @@ from calibrant.report.sections import section_at
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
 
-__all__ = ["terms_section"]
+__all__: list[str] = []
 
 TERMS = (
     ("Accuracy", "Fraction of rows whose predicted class is the true class."),

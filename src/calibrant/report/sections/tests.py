@@ -7,20 +7,10 @@ from scipy.special import expit
 
 from calibrant.hypothesis_tests import SlopeIntercept
 from calibrant.hypothesis_tests.slope_intercept import Coefficient, LogOdds
-from calibrant.presentation import (
-    Cell,
-    Column,
-    Paragraph,
-    Section,
-    Table,
-    Tag,
-    Value,
-    class_named,
-    count,
-    counted,
-    in_points,
-    percent,
-)
+from calibrant.presentation.document import Paragraph, Section
+from calibrant.presentation.sentences import class_named, counted, in_points
+from calibrant.presentation.table import Cell, Column, Table, Tag
+from calibrant.presentation.values import Value, count, percent
 from calibrant.report.contents import Detectable, Estimate, TestRow
 from calibrant.report.evaluation_set import EvaluationSet, gap_estimate, plain_float
 from calibrant.report.power import KINDS_OF_MAIN_EVENT
@@ -31,7 +21,7 @@ from calibrant.space import Space
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
 
-__all__ = ["mean_gap", "slope_estimates", "tests_section"]
+__all__ = ["mean_gap", "slope_estimates"]
 
 REJECTS, DOES_NOT_REJECT = Tag("objects", "rejects", "✗"), Tag("passes", "does not reject", "✓")
 
