@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 from calibrant.export.json_file import interpreter_source
 from calibrant.presentation.document import Bullets, Document, Paragraph
@@ -12,13 +11,10 @@ from calibrant.presentation.markup import Markup, element
 from calibrant.presentation.text import as_text, table_lines
 from calibrant.presentation.values import PLAIN, Range, count, decimals
 from calibrant.report.contents import Estimate
-from calibrant.report.sections import ReportSection
+from calibrant.report.sections import Assessment, ReportSection
 from calibrant.report.sections import sections as all_sections
 from calibrant.report.sections.changes import changes_section
 from calibrant.report.sections.overview import lines_to_copy
-
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
 
 __all__ = ["SECTIONS", "ReportSection", "report_markdown", "report_page", "report_text"]
 
@@ -37,9 +33,9 @@ HATCHES = (
 
 
 def report_document(
-    assessment: "Assessment",
+    assessment: Assessment,
     sections: Sequence[ReportSection] | None = None,
-    baseline: "Assessment | None" = None,
+    baseline: Assessment | None = None,
 ) -> Document:
     """Return the title and the sections of an assessment that have anything to show; the default is all sections.
 
@@ -52,18 +48,18 @@ def report_document(
 
 
 def report_markdown(
-    assessment: "Assessment",
+    assessment: Assessment,
     sections: Sequence[ReportSection] | None = None,
-    baseline: "Assessment | None" = None,
+    baseline: Assessment | None = None,
 ) -> str:
     """Return the report as Markdown, with tables in place of figures."""
     return as_markdown(report_document(assessment, sections, baseline))
 
 
 def report_page(
-    assessment: "Assessment",
+    assessment: Assessment,
     sections: Sequence[ReportSection] | None = None,
-    baseline: "Assessment | None" = None,
+    baseline: Assessment | None = None,
 ) -> str:
     """Return the report as one self-contained HTML page.
 
@@ -97,7 +93,7 @@ def report_page(
     )
 
 
-def _header(assessment: "Assessment") -> Markup:
+def _header(assessment: Assessment) -> Markup:
     data = assessment.data
     date = "" if assessment.origin is None else f", {assessment.origin.date}"
     rows = (
@@ -120,7 +116,7 @@ def _header(assessment: "Assessment") -> Markup:
     return element("header", words, theme)
 
 
-def report_text(assessment: "Assessment", width: int = 80) -> str:
+def report_text(assessment: Assessment, width: int = 80) -> str:
     """Return the verdict, the recommendation, a table of scores and the warnings for a terminal."""
     verdict, advice = assessment.verdict, assessment.recommendation
     reasons = tuple(Paragraph(text) for text in (*advice.sentences, advice.more_rows) if text)
@@ -138,7 +134,7 @@ def report_text(assessment: "Assessment", width: int = 80) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _summary_table(assessment: "Assessment", width: int) -> str:
+def _summary_table(assessment: Assessment, width: int) -> str:
     rows = (*assessment.scores, *assessment.errors)
     if not rows:
         return ""

@@ -84,29 +84,48 @@ class Plot:
         write_x: Callable[[float], str] | None = None,
     ) -> Markup:
         """Return the grid, ticks and titles of both axes."""
-        left, right, bottom, top = self.x.start, self.x.end, self.y.start, self.y.end
+        left, right, bottom = self.x.start, self.x.end, self.y.start
         x_texts = [write_x(tick) for tick in x_ticks] if write_x else tick_texts(x_ticks)
         pieces = [element("path", class_="axis", d=f"M{left:.0f} {bottom:.1f}H{right:.0f}")]
         if y_ticks:
-            lines = " ".join(f"M{left:.0f} {self.y(tick):.1f}H{right:.0f}" for tick in y_ticks)
-            pieces.insert(0, element("path", class_="grid", d=lines))
+            pieces.insert(0, self.grid(y_ticks))
         pieces += [
             element("text", text, class_="tick", x=self.x(tick), y=bottom + 18, text_anchor="middle")
             for tick, text in zip(x_ticks, x_texts, strict=True)
         ]
-        pieces += [
-            element("text", text, class_="tick", x=left - 7, y=self.y(tick) + 4, text_anchor="end")
-            for tick, text in zip(y_ticks, tick_texts(y_ticks), strict=True)
-        ]
+        pieces += self.labels_beside(y_ticks)
         pieces.append(
             element(
                 "text", x_title, class_="title", x=(left + right) / 2, y=bottom + 38, text_anchor="middle"
             )
         )
         if y_title:
-            turned = f"translate(13 {(top + bottom) / 2:.1f}) rotate(-90)"
-            pieces.append(element("text", y_title, class_="title", transform=turned, text_anchor="middle"))
+            pieces.append(self.title_beside(y_title))
         return joined(*pieces)
+
+    def grid(self, ticks: Iterable[float]) -> Markup:
+        """Return horizontal lines at these values."""
+        left, right = self.x.start, self.x.end
+        return element(
+            "path", class_="grid", d=" ".join(f"M{left:.0f} {self.y(tick):.1f}H{right:.0f}" for tick in ticks)
+        )
+
+    def diagonal(self) -> Markup:
+        """Return the line from the lower left to the upper right corner."""
+        start, end = f"M{self.x.start:.1f} {self.y.start:.1f}", f"L{self.x.end:.1f} {self.y.end:.1f}"
+        return element("path", class_="diagonal", d=start + end)
+
+    def labels_beside(self, ticks: Sequence[float]) -> list[Markup]:
+        """Return the tick labels of the vertical axis."""
+        return [
+            element("text", text, class_="tick", x=self.x.start - 7, y=self.y(tick) + 4, text_anchor="end")
+            for tick, text in zip(ticks, tick_texts(ticks), strict=True)
+        ]
+
+    def title_beside(self, title: str) -> Markup:
+        """Return the title of the vertical axis."""
+        turned = f"translate(13 {(self.y.end + self.y.start) / 2:.1f}) rotate(-90)"
+        return element("text", title, class_="title", transform=turned, text_anchor="middle")
 
     def line(self, points: Iterable[Point], class_: str) -> Markup:
         """Return a line through points, with a gap at missing values."""

@@ -1,7 +1,5 @@
 """Sections "Cumulative differences", which need no bins, and "Sensitivity to binning"."""
 
-from typing import TYPE_CHECKING
-
 from calibrant.comparison import UNCALIBRATED
 from calibrant.plots.bin_sensitivity import bin_sensitivity
 from calibrant.plots.cumulative_curve import cumulative_curve
@@ -12,12 +10,9 @@ from calibrant.presentation.values import TYPOGRAPHIC, Value, number, p_value
 from calibrant.report.contents import BinSensitivityNumbers, CumulativeNumbers
 from calibrant.report.evaluation_set import EvaluationSet, numbers_of
 from calibrant.report.method_selection import MethodSelection
-from calibrant.report.sections import section_at
+from calibrant.report.sections import Assessment, section_at
 from calibrant.report.sections.axes import Plot, bounds, chart, legend, marker, ticks_between
 from calibrant.report.sections.scores import metric_title
-
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
 
 __all__ = ["bin_sensitivities", "cumulative_numbers"]
 
@@ -29,7 +24,7 @@ SERIES = (
 
 
 @section_at(120)
-def cumulative_section(assessment: "Assessment") -> Section | None:
+def cumulative_section(assessment: Assessment) -> Section | None:
     """Return the section with the cumulative sums of outcomes minus scores."""
     if not assessment.cumulative:
         return None
@@ -69,7 +64,7 @@ def _cumulative_table(numbers: CumulativeNumbers, name: str) -> Table:
 
 
 @section_at(130)
-def bin_sensitivity_section(assessment: "Assessment") -> Section | None:
+def bin_sensitivity_section(assessment: Assessment) -> Section | None:
     """Return the section with binned errors for several numbers of bins."""
     figures = tuple(
         Figure(

@@ -1,6 +1,6 @@
 """Section "Classes": calibration of each class, the worst first."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,9 @@ from calibrant.presentation.values import TYPOGRAPHIC, Value, count, number, p_v
 from calibrant.report.contents import ClassRow, Curve, Estimate
 from calibrant.report.evaluation_set import EvaluationSet, gap_estimate, plain_float
 from calibrant.report.evidence import Evidence
-from calibrant.report.sections import section_at
+from calibrant.report.sections import Assessment, section_at
 from calibrant.report.sections.axes import Plot, chart, legend, marker
 from calibrant.report.sections.scores import capped_bound, estimate_cell
-
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
 
 __all__ = ["class_rows", "noise_of_ece"]
 
@@ -59,7 +56,7 @@ STAGES = (("before", "square"), ("after", "circle"))
 
 
 @section_at(110)
-def classes_section(assessment: "Assessment") -> Section | None:
+def classes_section(assessment: Assessment) -> Section | None:
     """Return the section with small diagrams of the worst classes, and a table of all classes."""
     rows = assessment.classes
     if not rows:
@@ -75,7 +72,7 @@ def classes_section(assessment: "Assessment") -> Section | None:
     return Section("classes", "Classes", tuple(blocks))
 
 
-def _grid(assessment: "Assessment", curves: dict[str, list[Curve]]) -> Markup:
+def _grid(assessment: Assessment, curves: dict[str, list[Curve]]) -> Markup:
     rows = {row.label: row for row in assessment.classes}
     events = list(dict.fromkeys((curve.event, curve.label) for curve in assessment.curves))
     figures = []
@@ -276,7 +273,6 @@ def _chart(curves: tuple[Curve, ...]) -> Markup:
     limit = max(curve.limit for curve in curves)
     plot = Plot.of((0.0, limit), (0.0, limit), left=30, top=8, right=192, height=150)
     labelled = [0.0, limit / 2, limit]
-    grid = " ".join(f"M{plot.x.start:.0f} {plot.y(tick):.1f}H{plot.x.end:.0f}" for tick in labelled)
     ticks = [
         element("text", f"{tick:g}", class_="tick", x=plot.x.start - 5, y=plot.y(tick) + 4, text_anchor="end")
         for tick in labelled
@@ -288,13 +284,9 @@ def _chart(curves: tuple[Curve, ...]) -> Markup:
         f"Reliability of {curves[0].event}",
         " ".join(_description(curve, stage) for curve, (stage, _) in zip(curves, STAGES, strict=False)),
         HEIGHT,
-        element("path", class_="grid", d=grid),
+        plot.grid(labelled),
         *ticks,
-        element(
-            "path",
-            class_="diagonal",
-            d=f"M{plot.x.start:.1f} {plot.y.start:.1f}L{plot.x.end:.1f} {plot.y.end:.1f}",
-        ),
+        plot.diagonal(),
         *(_bins(curve, plot, *stage) for curve, stage in zip(curves, STAGES, strict=False)),
         width=WIDTH,
         class_="classwise",

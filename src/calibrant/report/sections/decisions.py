@@ -1,6 +1,6 @@
 """Section "Decisions": cost of decisions before and after calibration, and net benefit by threshold."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
@@ -12,11 +12,8 @@ from calibrant.presentation.document import Block
 from calibrant.presentation.values import decimals
 from calibrant.report.contents import DecisionNumbers, Estimate, ThresholdRow
 from calibrant.report.evaluation_set import EvaluationSet, mean_estimate
-from calibrant.report.sections import section_at
+from calibrant.report.sections import Assessment, section_at
 from calibrant.report.sections.scores import difference_cell, estimate_cell
-
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
 
 __all__ = ["decision_numbers", "decision_sentences"]
 
@@ -24,7 +21,7 @@ THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 @section_at(70)
-def decision_section(assessment: "Assessment") -> Section | None:
+def decision_section(assessment: Assessment) -> Section | None:
     """Return the section with costs, and with net benefits for two classes."""
     numbers = assessment.decisions
     if numbers is None:

@@ -1,7 +1,7 @@
 """Section "Decomposition": how much of a proper score is miscalibration, before and after calibration."""
 
 from math import isinf
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from calibrant.metrics import decompose
 from calibrant.metrics.decomposition import Decomposition
@@ -13,12 +13,9 @@ from calibrant.presentation.table import Cell, Column, Table
 from calibrant.presentation.values import TYPOGRAPHIC, Value, has_value, number, percent
 from calibrant.report.contents import DecompositionRow, Estimate
 from calibrant.report.evaluation_set import EvaluationSet, plain_float
-from calibrant.report.sections import section_at
+from calibrant.report.sections import Assessment, section_at
 from calibrant.report.sections.axes import Plot, chart, legend, ticks_between
 from calibrant.report.sections.scores import INFINITE, estimate_cell, metric_title
-
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
 
 __all__ = ["decompositions"]
 
@@ -32,7 +29,7 @@ ROW = 62.0
 
 
 @section_at(90)
-def decomposition_section(assessment: "Assessment") -> Section | None:
+def decomposition_section(assessment: Assessment) -> Section | None:
     """Return the section with one chart per score and a table."""
     if not assessment.decompositions:
         return None

@@ -2,7 +2,6 @@
 
 import json
 import warnings
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +15,7 @@ from calibrant.presentation.table import Cell, Column, Table
 from calibrant.presentation.values import Value, decimals
 from calibrant.report.contents import Example
 from calibrant.report.method_selection import MethodSelection
-from calibrant.report.sections import section_at
-
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
+from calibrant.report.sections import Assessment, section_at
 
 __all__ = ["example_of"]
 
@@ -29,7 +25,7 @@ MOST_CHARACTERS = 60_000
 
 
 @section_at(160)
-def example_section(assessment: "Assessment") -> Section | None:
+def example_section(assessment: Assessment) -> Section | None:
     """Return the section with a row of scores that readers can edit."""
     found, classes = assessment.example, assessment.data.classes
     if found is None or len(found.scores) != len(classes):

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -42,12 +42,9 @@ from calibrant.presentation import (
 from calibrant.report.contents import Estimate, LearningNumbers, MethodRow, Recommendation
 from calibrant.report.evaluation_set import EvaluationSet, plain_floats, random_rows
 from calibrant.report.method_selection import NEGLIGIBLE_GAIN, MethodSelection, baseline_of
-from calibrant.report.sections import section_at
+from calibrant.report.sections import Assessment, section_at
 from calibrant.report.sections.axes import Plot, bounds, chart, legend, marker, tick_text, ticks_between
 from calibrant.report.sections.scores import INFINITE, difference_cell
-
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
 
 __all__ = ["learning_numbers", "learning_sentence"]
 
@@ -63,7 +60,7 @@ CLOSEST = 46.0
 
 
 @section_at(140)
-def methods_section(assessment: "Assessment") -> Section | None:
+def methods_section(assessment: Assessment) -> Section | None:
     """Return the section with the differences of all methods to the uncalibrated predictions, and a table of scores."""
     advice = assessment.recommendation
     if not advice.methods:
@@ -142,7 +139,7 @@ def _remarks(row: MethodRow, is_recommended: bool) -> str:
 
 
 @section_at(150)
-def learning_section(assessment: "Assessment") -> Section | None:
+def learning_section(assessment: Assessment) -> Section | None:
     """Return the section with the loss of the chosen method by the size of the calibration set."""
     numbers = assessment.learning
     if numbers is None or not numbers.sizes:

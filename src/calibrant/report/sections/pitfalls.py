@@ -1,7 +1,6 @@
 """Section "Pitfalls": caveats that apply to these data."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +17,9 @@ from calibrant.report.evaluation_set import EvaluationSet
 from calibrant.report.event_evidence import SMALLEST_VARIANCE
 from calibrant.report.evidence import Evidence
 from calibrant.report.method_selection import MethodSelection
-from calibrant.report.sections import section_at
+from calibrant.report.sections import Assessment, section_at
 from calibrant.report.sections.classes import noise_of_ece
 from calibrant.space import Space, log_odds_look_like_probabilities
-
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
 
 __all__ = ["pitfalls"]
 
@@ -47,7 +43,7 @@ FEW_COPIES = 0.1
 
 
 @section_at(170)
-def pitfalls_section(assessment: "Assessment") -> Section | None:
+def pitfalls_section(assessment: Assessment) -> Section | None:
     """Return the section with all caveats, warnings first."""
     if not assessment.pitfalls:
         return None

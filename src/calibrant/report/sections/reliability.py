@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,8 @@ from calibrant.presentation.values import TYPOGRAPHIC, Range, Value, count, has_
 from calibrant.report.contents import RARE, ClassRow, Curve, Numbers
 from calibrant.report.evaluation_set import EvaluationSet, numbers_of, plain_floats
 from calibrant.report.method_selection import MethodSelection
-from calibrant.report.sections import section_at
-from calibrant.report.sections.axes import Plot, Scale, chart, legend, tick_texts, ticks_between
-
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
+from calibrant.report.sections import Assessment, section_at
+from calibrant.report.sections.axes import Plot, Scale, chart, legend, ticks_between
 
 __all__ = ["curves", "reliability_chart"]
 
@@ -43,7 +40,7 @@ NARROWEST_TARGET = 5.0
 
 
 @section_at(30)
-def reliability_section(assessment: "Assessment") -> Section | None:
+def reliability_section(assessment: Assessment) -> Section | None:
     """Return the section with the diagrams before and after calibration, and others that can be selected instead."""
     if not assessment.curves:
         return None
@@ -290,42 +287,23 @@ def reliability_chart(curve: Curve) -> Markup:
     filled = [
         index for index, rows in enumerate(curve.count) if rows > 0 and has_value(curve.mean_outcome[index])
     ]
+    band = plot.band(_within(curve.band_score, curve.limit), curve.band_low, curve.band_high, "band")
+    scores = _within(curve.isotonic_score, curve.limit)
+    line = plot.line(zip(scores, curve.isotonic_outcome, strict=True), "curve")
     return chart(
         f"Reliability of {curve.method}: {curve.event}",
         f"{sentence(curve.definition)} {len(filled)} bins are not empty; the table below the chart has their numbers.",
         strip.start + 46,
-        element(
-            "path",
-            class_="grid",
-            d=" ".join(f"M{plot.x.start:.0f} {plot.y(tick):.1f}H{plot.x.end:.0f}" for tick in ticks),
-        ),
-        _strip_frame(below, plot, ticks),
+        plot.grid(ticks),
+        below.frame(ticks, [], "Predicted probability", ""),
+        *plot.labels_beside(ticks),
+        plot.title_beside("Observed frequency"),
         _histogram(curve, plot.x, strip),
-        element("g", _band_and_curve(curve, plot), class_="isotonic"),
+        element("g", band, class_="isotonic"),
         element("g", *(_bin_group(curve, index, plot, strip.start) for index in filled), class_="bins"),
-        element(
-            "path",
-            class_="diagonal",
-            d=f"M{plot.x.start:.1f} {plot.y.start:.1f}L{plot.x.end:.1f} {plot.y.end:.1f}",
-        ),
-        element("g", _isotonic_line(curve, plot), class_="isotonic"),
+        plot.diagonal(),
+        element("g", line, class_="isotonic"),
         class_="reliability",
-    )
-
-
-def _strip_frame(below: Plot, plot: Plot, ticks: list[float]) -> Markup:
-    """Return the axes: the vertical one beside the plot, the horizontal one below the histogram."""
-    horizontal = below.frame(ticks, [], "Predicted probability", "")
-    vertical = [
-        element("text", text, class_="tick", x=plot.x.start - 7, y=plot.y(tick) + 4, text_anchor="end")
-        for tick, text in zip(ticks, tick_texts(ticks), strict=True)
-    ]
-    middle = (plot.y.start + plot.y.end) / 2
-    turned = f"translate(13 {middle:.1f}) rotate(-90)"
-    return joined(
-        horizontal,
-        *vertical,
-        element("text", "Observed frequency", class_="title", transform=turned, text_anchor="middle"),
     )
 
 
@@ -427,15 +405,6 @@ def _bin_sentence(curve: Curve, index: int) -> str:
 def _between(template: str, low: float | None, high: float | None) -> str:
     known = low is not None and high is not None
     return template.format(*(number(end, 3, style=TYPOGRAPHIC) for end in (low, high))) if known else ""
-
-
-def _band_and_curve(curve: Curve, plot: Plot) -> Markup:
-    return plot.band(_within(curve.band_score, curve.limit), curve.band_low, curve.band_high, "band")
-
-
-def _isotonic_line(curve: Curve, plot: Plot) -> Markup:
-    scores = _within(curve.isotonic_score, curve.limit)
-    return plot.line(zip(scores, curve.isotonic_outcome, strict=True), "curve")
 
 
 def _within(scores: Numbers, limit: float) -> Numbers:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, isinf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,10 +40,7 @@ from calibrant.report.evaluation_set import (
     random_rows,
 )
 from calibrant.report.method_selection import baseline_of, has_infinite_loss
-from calibrant.report.sections import section_at
-
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
+from calibrant.report.sections import Assessment, section_at
 
 __all__ = [
     "INFINITE",
@@ -104,7 +101,7 @@ Metric = Callable[..., float]
 
 
 @section_at(40)
-def scores_section(assessment: "Assessment") -> Section | None:
+def scores_section(assessment: Assessment) -> Section | None:
     """Return the section on proper scores, accuracy and the area under the ROC curve."""
     if not assessment.scores:
         return None
@@ -121,7 +118,7 @@ def scores_section(assessment: "Assessment") -> Section | None:
 
 
 @section_at(50)
-def errors_section(assessment: "Assessment") -> Section | None:
+def errors_section(assessment: Assessment) -> Section | None:
     """Return the section on calibration errors."""
     if not assessment.errors:
         return None
@@ -133,7 +130,7 @@ def errors_section(assessment: "Assessment") -> Section | None:
     return Section("errors", "Calibration errors", (Paragraph(lead, "lead"), table), is_half=True)
 
 
-def stages_of(assessment: "Assessment") -> tuple[str, str | None]:
+def stages_of(assessment: Assessment) -> tuple[str, str | None]:
     """Return the methods before and after calibration; the second is None if nothing was evaluated after calibration."""
     before = assessment.curves[0].method if assessment.curves else "uncalibrated"
     if not any(row.after for row in (*assessment.scores, *assessment.errors)):

@@ -1,7 +1,5 @@
 """Section "Selective prediction": accuracy of the most confident rows, before and after calibration."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from calibrant.metrics import risk_coverage_curve
@@ -9,11 +7,8 @@ from calibrant.metrics.selective import ranking_scores
 from calibrant.presentation import Column, Paragraph, Section, Table, Value
 from calibrant.report.contents import Estimate, SelectiveRow
 from calibrant.report.evaluation_set import EvaluationSet, proportion_estimate
-from calibrant.report.sections import section_at
+from calibrant.report.sections import Assessment, section_at
 from calibrant.report.sections.scores import estimate_cell, stages_of
-
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
 
 __all__ = ["selective_rows", "selective_section"]
 
@@ -21,7 +16,7 @@ COVERAGES = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
 
 
 @section_at(60)
-def selective_section(assessment: "Assessment") -> Section | None:
+def selective_section(assessment: Assessment) -> Section | None:
     """Return the section with a row per coverage."""
     rows = assessment.selective
     if not rows:

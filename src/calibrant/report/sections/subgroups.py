@@ -1,7 +1,7 @@
 """Section "Subgroups": calibration within segments of side columns, adjusted for the search."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +12,7 @@ from calibrant.presentation.document import Block
 from calibrant.presentation.values import Range
 from calibrant.report.contents import SegmentRow, SubgroupNumbers
 from calibrant.report.evaluation_set import EvaluationSet
-from calibrant.report.sections import section_at
-
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
+from calibrant.report.sections import Assessment, section_at
 
 __all__ = ["subgroup_numbers"]
 
@@ -26,7 +23,7 @@ CROSSED_COLUMNS = 6
 
 
 @section_at(80)
-def subgroup_section(assessment: "Assessment") -> Section | None:
+def subgroup_section(assessment: Assessment) -> Section | None:
     """Return the section with a row per segment."""
     numbers = assessment.subgroups
     if numbers is None:

@@ -1,13 +1,8 @@
 """Section "Terms": every term and every method of the report in one line."""
 
-from typing import TYPE_CHECKING
-
 from calibrant import registry
 from calibrant.presentation import Facts, Paragraph, Section
-from calibrant.report.sections import section_at
-
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
+from calibrant.report.sections import Assessment, section_at
 
 __all__: list[str] = []
 
@@ -82,7 +77,7 @@ TERMS = (
 
 
 @section_at(200)
-def terms_section(assessment: "Assessment") -> Section:
+def terms_section(assessment: Assessment) -> Section:
     """Return the section with the terms of the field and the methods that were tried."""
     known = registry.calibrators()
     names = [row.name for row in assessment.recommendation.methods]

@@ -1,7 +1,5 @@
 """Section "Tests, slope and intercept": hypothesis tests, calibration in the large and calibration slope."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from scipy.special import expit
 
@@ -14,12 +12,9 @@ from calibrant.presentation.values import Value, count, percent
 from calibrant.report.contents import Detectable, Estimate, TestRow
 from calibrant.report.evaluation_set import EvaluationSet, gap_estimate, plain_float
 from calibrant.report.power import KINDS_OF_MAIN_EVENT
-from calibrant.report.sections import section_at
+from calibrant.report.sections import Assessment, section_at
 from calibrant.report.sections.scores import definitions_of, estimate_cell, metric_title, notes_of
 from calibrant.space import Space
-
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
 
 __all__ = ["mean_gap", "slope_estimates"]
 
@@ -27,7 +22,7 @@ REJECTS, DOES_NOT_REJECT = Tag("objects", "rejects", "✗"), Tag("passes", "does
 
 
 @section_at(100)
-def tests_section(assessment: "Assessment") -> Section | None:
+def tests_section(assessment: Assessment) -> Section | None:
     """Return the section with the tests, and the slope and intercept."""
     if not (assessment.tests or assessment.slopes):
         return None
