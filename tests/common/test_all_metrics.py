@@ -3,6 +3,7 @@
 import inspect
 import re
 from functools import partial
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from methods import problem
 
 import calibrant.metrics
 from calibrant import Predictions, TemperatureScaling, registry
-from calibrant.errors import LabelError, PredictionError, WeightError
+from calibrant.errors import LabelError, ParameterError, PredictionError, WeightError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import evaluator, options_of, parts_of, traits_of
 from calibrant.streaming import streaming_metrics
@@ -316,6 +317,28 @@ def test_bad_input_is_refused(metric):
         metric(y, X, sample_weight=[1.0])
     with pytest.raises(PredictionError, match="empty"):
         metric([], np.empty((0, 3)))
+
+
+def takes_words(hint):
+    """Return whether an option is one of several words, or may be."""
+    return get_origin(hint) is Literal or any(map(takes_words, get_args(hint)))
+
+
+@every_metric
+def test_options_without_meaning_are_refused_by_name(metric):
+    """A word that is none of the choices, a number of zero, and the positive class of three."""
+    X, y = problem(3)
+    hints = get_type_hints(metric)
+    wrong = {
+        name: "bogus" for name, hint in hints.items() if takes_words(hint) and name in options_of(metric)
+    }
+    numbers = {"n_bins", "k", "n_folds", "block_size", "n_losses", "n_decisions"} & options_of(metric).keys()
+    for name, value in [*wrong.items(), *((name, 0) for name in numbers)]:
+        with pytest.raises(ParameterError, match=rf"^{name} must be"):
+            metric(y, X, **{name: value})
+    if "kind" in wrong:
+        with pytest.raises(ParameterError, match="for two classes, but there are 3"):
+            metric(y, X, kind="positive")
 
 
 @every_metric

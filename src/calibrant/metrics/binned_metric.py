@@ -15,6 +15,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import Evaluator
 from calibrant.metrics.events import EventChoice, EventScores
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
+from calibrant.options import check_choice
 from calibrant.predictions import Predictions
 
 __all__: list[str] = []
@@ -117,8 +118,7 @@ class BinnedMetric:
 
     def __post_init__(self) -> None:
         check_norm(self.norm)
-        if self.reduction not in ("mean", "sum", "none"):
-            raise ParameterError(f"reduction must be 'mean', 'sum' or 'none', not {self.reduction!r}.")
+        check_choice("reduction", self.reduction, get_args(Reduction))
 
     def __call__(self, data: LabelledPredictions) -> float:
         """Return the metric."""
@@ -166,7 +166,6 @@ class BinnedMetric:
             return total(bins_of_share)
 
     def of_parts(self, data: LabelledPredictions, part: IntArray, n_parts: int) -> tuple[Float64Array, ...]:
-        """Return the sums of the bins of every part."""
         check_fixed(self.scheme)
         assert isinstance(self.scheme, Partition)
         n_events = self.choice.n_events(data.n_classes)
@@ -179,7 +178,6 @@ class BinnedMetric:
         return total
 
     def from_arrays(self, *arrays: Float64Array) -> Bins:
-        """Return the bins of one part."""
         assert isinstance(self.scheme, Partition)
         count, *sums = arrays
         return Bins(self.scheme.bin_edges(), self.scheme.closed, count.astype(np.intp), *sums)
@@ -199,11 +197,9 @@ class BinnedMetric:
         )
 
     def value(self, bins: Bins) -> float:
-        """Return the metric from the bins of all rows."""
         return self.reduced(self.errors_of(bins))
 
     def prepared(self, predictions: Predictions) -> Evaluator:
-        """Return the metric as a function of labels and weights alone."""
         if self.reduction == "none":
             self.reduced(np.zeros(1))
         bins = PreparedBins(self.choice, self.scheme, predictions)

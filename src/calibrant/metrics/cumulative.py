@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Float64Array, FloatArray, IntArray
-from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
 from calibrant.metrics.events import (
@@ -19,6 +18,7 @@ from calibrant.metrics.events import (
     mean_over_events,
 )
 from calibrant.numerics.cumulative import MAXIMUM, RANGE, PathStatistic, ScoreGroups
+from calibrant.options import check_choice
 from calibrant.predictions import Predictions
 
 __all__ = ["ks_calibration_error", "kuiper_calibration_error"]
@@ -29,8 +29,7 @@ CumulativeStatistic = Literal["kuiper", "ks"]
 
 def chosen_statistic(statistic: CumulativeStatistic) -> PathStatistic:
     """Return the statistic of this name."""
-    if statistic not in get_args(CumulativeStatistic):
-        raise ParameterError(f"statistic must be 'kuiper' or 'ks', not {statistic!r}.")
+    check_choice("statistic", statistic, get_args(CumulativeStatistic))
     return RANGE if statistic == "kuiper" else MAXIMUM
 
 

@@ -21,6 +21,7 @@ from calibrant.metrics.binned_metric import (
 )
 from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
 from calibrant.metrics.events import Kind, check_kind, events
+from calibrant.options import check_choice
 from calibrant.predictions import Predictions
 
 __all__ = ["debiased_ece"]
@@ -144,7 +145,6 @@ class _DebiasedError:
     signed: bool
 
     def __call__(self, data: LabelledPredictions) -> float:
-        """Return the metric."""
         # Relative to the largest, so that squared weights neither underflow nor overflow.
         weights = None if data.weights is None else data.weights / data.weights.max()
         errors = [
@@ -174,19 +174,15 @@ class _DebiasedError:
         return tuple(np.stack(each, axis=1) for each in zip(*found, strict=True))
 
     def from_arrays(self, *arrays: Float64Array) -> BinMoments:
-        """Return the sums of one part."""
         return BinMoments(*arrays)
 
     def check_batches(self) -> None:
-        """Raise if bins depend on all rows."""
         check_fixed(self.scheme)
 
     def value(self, sums: BinMoments) -> float:
-        """Return the metric from the sums of all rows."""
         return float(np.mean(self._errors(sums)))
 
     def prepared(self, predictions: Predictions) -> Evaluator:
-        """Return the metric as a function of labels and weights alone."""
         classes = np.arange(predictions.n_classes)
         _ = predictions.predicted  # computed once; rows taken below keep it
 
@@ -212,8 +208,7 @@ def _debiased_ece(
 ) -> _DebiasedError:
     if norm not in (1, 2):
         raise ParameterError(f"norm must be 1 or 2, for which the bias is known, not {norm!r}.")
-    if correction not in get_args(Correction):
-        raise ParameterError(f"correction must be 'variance', 'pairs' or 'tcal', not {correction!r}.")
+    check_choice("correction", correction, get_args(Correction))
     if norm == 1 and correction != "variance":
         raise ParameterError(f"correction={correction!r} is for norm=2; leave it out for norm=1.")
     check_kind(kind)

@@ -30,7 +30,7 @@ from calibrant.metrics.cross_fitting import (
 from calibrant.metrics.row_losses import Loss, check_loss, row_losses
 from calibrant.numerics.isotonic import isotonic_fit
 from calibrant.numerics.reductions import standard_error_of_mean
-from calibrant.options import check_level
+from calibrant.options import check_choice, check_level
 from calibrant.presentation.sentences import counted
 from calibrant.shared_parameters import documented
 
@@ -282,8 +282,7 @@ def decompose(
     (0.0625, 0.25)
     """
     check_loss(loss)
-    if method not in get_args(Method):
-        raise ParameterError(f"method must be 'auto', 'isotonic', 'bins' or 'recalibration', not {method!r}.")
+    check_choice("method", method, get_args(Method))
     if kind != "auto":
         check_event_kind(kind)
     if kind == "full" and method in ("isotonic", "bins"):

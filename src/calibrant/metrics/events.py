@@ -13,6 +13,7 @@ from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.numerics.simplex import softmax
+from calibrant.options import check_choice
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
@@ -32,8 +33,7 @@ COLUMNS_AT_A_TIME = 16
 
 def check_kind(kind: Any) -> None:
     """Raise on an unknown kind of event."""
-    if kind not in get_args(Kind):
-        raise ParameterError(f"kind must be 'confidence', 'classwise' or 'positive', not {kind!r}.")
+    check_choice("kind", kind, get_args(Kind))
 
 
 def check_two_classes(n_classes: int, instead: str = "kind='classwise'") -> None:

@@ -1,4 +1,4 @@
-"""Grouping loss: what a calibrated score still loses because it treats different rows alike."""
+"""Grouping loss: error of a calibrated score among rows of equal score and different true probabilities."""
 
 from dataclasses import dataclass
 from typing import Any

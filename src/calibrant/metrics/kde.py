@@ -15,6 +15,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import MetricTraits, metric
 from calibrant.metrics.events import Kind, check_kind, mean_over_events
 from calibrant.numerics.reflected_kernel import linear_binning, reflected_convolution
+from calibrant.options import check_choice
 
 __all__ = ["kde_ece"]
 
@@ -108,8 +109,7 @@ def _check_options(norm: Any, bandwidth: Any, convention: Any) -> None:
         raise ParameterError(f"norm must be 1, 2 or another finite number of at least 1, not {norm!r}.")
     if bandwidth is not None and not (isinstance(bandwidth, Real) and MIN_BANDWIDTH <= float(bandwidth) <= 1):
         raise ParameterError(f"bandwidth must be from 0.00025 to 1, or None for the rule, not {bandwidth!r}.")
-    if convention not in get_args(Convention):
-        raise ParameterError(f"convention must be 'paper' or 'published', not {convention!r}.")
+    check_choice("convention", convention, get_args(Convention))
 
 
 def _smoothed_error(

@@ -142,11 +142,7 @@ class _CachedDecisions:
 
 
 def _prepare(
-    predictions: Predictions,
-    n_losses: int = 500,
-    n_decisions: int = 2,
-    losses: Any = None,
-    random_state: Any = 0,
+    predictions: Predictions, n_losses: int, n_decisions: int, losses: Any, random_state: Any
 ) -> Evaluator:
     _check_options(n_losses, n_decisions, losses, random_state)
     matrices = _matrices(predictions.n_classes, n_losses, n_decisions, losses, random_state)

@@ -254,14 +254,8 @@ def lp_calibration_error(
     ----------
     sample_weight : array of shape (n,), optional
         Importance of each row; only ratios matter.
-    norm : 1, 2, other number of at least 1, or "max", default=1
-        Norm of the error of a row across classes, for ``kind="full"``.
-    kind : {"confidence", "classwise", "positive", "full"}, default="confidence"
-        Which probabilities to assess.
-    recalibrator : str or Calibrator, default="auto"
-        Calibrator that is fitted on the other folds.
-    n_folds : int, default=5
-        Number of folds; at most the number of rows.
+    norm, kind, recalibrator, n_folds
+        As for :func:`~calibrant.metrics.calibration_error_lower_bound`.
 
     Returns
     -------

@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 from scipy.special import entr, logsumexp
 
 from calibrant.arrays import Float64Array, FloatArray, IntArray
-from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import MetricTraits, metric
 from calibrant.metrics.events import Kind, check_kind, mean_over_events
 from calibrant.numerics.isotonic import isotonic_fit
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.numerics.simplex import log_softmax
+from calibrant.options import check_choice
 from calibrant.space import Space
 
 __all__ = ["miscalibration"]
@@ -80,8 +80,7 @@ def miscalibration(
     >>> round(loss, 6) == round(0.9 * float(np.log(0.9 / 0.8)) + 0.1 * float(np.log(0.1 / 0.2)), 6)
     True
     """
-    if loss not in get_args(Loss):
-        raise ParameterError(f"loss must be 'brier' or 'log', not {loss!r}.")
+    check_choice("loss", loss, get_args(Loss))
     check_kind(kind)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
 

@@ -277,7 +277,6 @@ class BinSensitivityDisplay(PredictionDisplay):
         return self.sensitivity.columns()
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.4, 4.6))
         found, axes = self.sensitivity, self.ax_
         axes.fill_between(

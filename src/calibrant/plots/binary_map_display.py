@@ -95,7 +95,6 @@ class BinaryMapDisplay(Display):
         }
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax)
         self.ax_.plot([0, 1], [0, 1], color=FAINT, linestyle="--", linewidth=1.1)
         if self.truth is not None:

@@ -175,7 +175,6 @@ class ClassProbabilityBoxDisplay(PredictionDisplay):
         return columns | {name: value.ravel() for name, value in values.items() if name != "count"}
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         size = len(self.names)
         self.ax_, self.figure_ = new_axes(ax, (float(np.clip(1.2 + 0.26 * size * (size + 1), 5.5, 15)), 4.2))
         from matplotlib.patches import Patch

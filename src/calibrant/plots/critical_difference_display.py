@@ -139,7 +139,6 @@ class CriticalDifferenceDisplay(Display):
         }
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         n_methods = len(self.methods)
         half = -(-n_methods // 2)
         depth = FIRST_NAME + BAR_STEP * len(self._bars()) + 0.8 * half

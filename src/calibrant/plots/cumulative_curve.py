@@ -195,7 +195,6 @@ class CumulativeDifferenceDisplay(PredictionDisplay):
         return self.curve.columns()
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.6, 4.9))
         curve, axes = self.curve, self.ax_
         lowest, highest = float(curve.difference.min()), float(curve.difference.max())

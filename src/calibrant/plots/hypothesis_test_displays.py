@@ -67,7 +67,6 @@ class CalibrationBeltDisplay(PredictionDisplay):
         return self.belt.columns()
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.0, 5.0))
         axes, belt = self.ax_, self.belt
         axes.plot([0, 1], [0, 1], **DIAGONAL, label="calibrated")
@@ -132,7 +131,6 @@ class SubgroupDisplay(Display):
         return self.subgroups.columns()
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         found = self.subgroups
         shown = slice(0, self.n_segments)
         n_shown = len(found.segment[shown])

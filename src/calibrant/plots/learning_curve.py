@@ -26,7 +26,6 @@ from calibrant.plots.style import (
     label_axes,
     legend_above,
     look,
-    thousands,
     write_caption,
 )
 from calibrant.predictions import Predictions
@@ -466,7 +465,6 @@ class LearningCurveDisplay(PredictionDisplay):
         return stacked_columns("method", self.curves)
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.6, 4.6))
         axes, first = self.ax_, next(iter(self.curves.values()))
         several = len(self.curves) > 1
@@ -494,7 +492,7 @@ class LearningCurveDisplay(PredictionDisplay):
         axes.set_xscale("log")
         ticks = np.unique(np.concatenate([curve.sizes for curve in self.curves.values()]))
         ticks = np.append(ticks[-6:], EXTRAPOLATION_FACTOR * ticks[-1])
-        axes.set_xticks(ticks, labels=[thousands(tick) for tick in ticks])
+        axes.set_xticks(ticks, labels=[f"{tick:,.0f}" for tick in ticks])
         axes.minorticks_off()
         label_axes(axes, "size of the calibration set", f"{first.metric.partition('(')[0]} on held-out rows")
         legend_above(axes, axes.get_legend_handles_labels()[0], n_columns=3 if several else 2)

@@ -65,7 +65,6 @@ class RiskCoverageDisplay(ModelCurvesDisplay[RiskCoverageCurve]):
         )
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.4, 4.6))
         axes = self.ax_
         for number, (model, curve) in enumerate(self.curves.items()):
@@ -129,7 +128,6 @@ class DecisionCurveDisplay(ModelCurvesDisplay[DecisionCurve]):
         return cls._of_models(y_proba, lambda p: decision_curve(y_true, p, **options), name)
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.6, 4.6))
         axes = self.ax_
         for number, (model, curve) in enumerate(self.curves.items()):

@@ -113,7 +113,6 @@ class PassRateDisplay(Display):
         }
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         table = self.columns()
         n_methods = len(self.methods)
         self.ax_, self.figure_ = new_axes(ax, (6.0, 0.38 * n_methods + 1.4))

@@ -90,12 +90,3 @@ def legend_above(ax: Any, handles: Sequence[Any], title: str = "", n_columns: in
     if title:
         n_lines = -(-len(handles) // n_columns)
         ax.set_title(title, fontsize=TITLE_SIZE, pad=10 + 1.4 * LEGEND_SIZE * n_lines)
-
-
-def thousands(value: float) -> str:
-    """Return an integer with thousands separators.
-
-    >>> thousands(12345.0)
-    '12,345'
-    """
-    return f"{value:,.0f}"

@@ -115,7 +115,6 @@ class TemperatureHistogramDisplay(Display):
         }
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.6, 4.0))
         for number, (name, count) in enumerate(self.counts.items()):
             total = float(count.sum())

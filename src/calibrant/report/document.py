@@ -1,9 +1,15 @@
 """The report as a document: its sections in their order, as an HTML page, as Markdown and as text for terminals."""
 
+import html
+import webbrowser
 from collections.abc import Sequence
 from importlib.resources import files
+from pathlib import Path
+from tempfile import mkdtemp
 
+from calibrant.errors import CalibrationWarning
 from calibrant.export.json_file import interpreter_source
+from calibrant.notices import warn_user
 from calibrant.presentation.document import Bullets, Document, Paragraph
 from calibrant.presentation.html import as_html_sections, page
 from calibrant.presentation.markdown import as_markdown
@@ -16,7 +22,15 @@ from calibrant.report.sections import sections as all_sections
 from calibrant.report.sections.changes import changes_section
 from calibrant.report.sections.overview import lines_to_copy
 
-__all__ = ["SECTIONS", "ReportSection", "report_markdown", "report_page", "report_text"]
+__all__ = [
+    "SECTIONS",
+    "ReportSection",
+    "framed",
+    "opened_page",
+    "report_markdown",
+    "report_page",
+    "report_text",
+]
 
 SECTIONS: tuple[ReportSection, ...] = all_sections()
 """All sections in their order."""
@@ -163,3 +177,20 @@ def _difference(estimate: Estimate | None) -> str:
     interval = Range(estimate.low, estimate.high, "decimals", signed=True).text(PLAIN)
     value = decimals(estimate.value, signed=True)
     return f"{value} ({interval})" if interval else value
+
+
+def opened_page(page: str) -> Path:
+    """Write a page to a temporary file, open it in the browser, and return its path."""
+    path = Path(mkdtemp(prefix="calibrant-"), "report.html")
+    path.write_text(page, encoding="utf-8")
+    if not webbrowser.open(path.as_uri()):
+        warn_user(f"no browser was found; open {path} yourself.", CalibrationWarning)
+    return path
+
+
+def framed(page: str, title: str) -> str:
+    """Return a page in a frame, for notebooks."""
+    return (
+        f'<iframe srcdoc="{html.escape(page, quote=True)}" title="{html.escape(title, quote=True)}" '
+        'style="width: 100%; height: 80vh; border: 0"></iframe>'
+    )

@@ -19,7 +19,7 @@ from calibrant.presentation.plain_data import as_json, to_plain
 from calibrant.presentation.text import as_text
 from calibrant.presentation.values import decimals
 from calibrant.report.contents import Estimate
-from calibrant.report.viewing import framed, opened_page
+from calibrant.report.document import framed, opened_page
 
 __all__ = ["SeveralAssessment", "mean_estimate"]
 

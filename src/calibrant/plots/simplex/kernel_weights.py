@@ -177,7 +177,6 @@ class KernelWeightsDisplay(Display):
         return {"part": parts, **named, "weight": np.concatenate([self.values, self.weights])}
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.9, 5.0))
         from matplotlib import colormaps
         from matplotlib.cm import ScalarMappable

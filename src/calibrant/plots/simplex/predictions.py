@@ -93,7 +93,6 @@ class SimplexDisplay(PredictionDisplay):
         return {**named, "label": np.array(self.names)[self.labels]}
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.2, 5.0))
         draw_triangle(self.ax_, self.names)
         size = float(np.clip(20_000 / len(self.labels), 8, 40))

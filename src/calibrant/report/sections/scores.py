@@ -227,6 +227,13 @@ def score_rows(
     return tuple(found)
 
 
+def _both(
+    of: Callable[[Any], Estimate], before: Any, after: Any, difference: Estimate | None = None
+) -> ScoreRow:
+    """Return an estimate before and, if there are such rows, after calibration."""
+    return ScoreRow(of(before), None if after is None else of(after), difference)
+
+
 def _loss(rows: EvaluationSet, after: EvaluationSet | None, loss: Loss, zeros: str, level: float) -> ScoreRow:
     name = {"log": "log-loss", "brier": "Brier score"}[loss]
     definition = LOSS_WORDS[loss]
@@ -256,7 +263,7 @@ def _loss(rows: EvaluationSet, after: EvaluationSet | None, loss: Loss, zeros: s
         difference = estimate_of(f"difference of {name}", interval, "after minus before, paired by row")
         if isinf(interval.estimate):  # an infinite difference needs no interval
             difference = replace(difference, low=None, high=None)
-    return ScoreRow(of(rows), None if after is None else of(after), difference)
+    return _both(of, rows, after, difference)
 
 
 def _accuracy(rows: EvaluationSet, after: EvaluationSet | None, level: float) -> ScoreRow:
@@ -396,31 +403,16 @@ def error_rows(
     kind = _kind(rows)
     found.append(_debiased(rows, after, kind, level, random_state))
     about = "positive class" if kind == "positive" else "predicted class"
-    found.append(
-        _plain(
-            rows,
-            after,
-            f"smooth ECE, {about}",
-            partial(smooth_ece, kind=kind),
-            f"error of the probability {_about(rows)}; kernel smoothing instead of bins, automatic bandwidth",
-            level,
-        )
-    )
-    found.append(
-        _compared(
-            rows,
-            after,
-            f"Kuiper error, {about}",
-            partial(kuiper_calibration_error, kind=kind),
-            "largest absolute sum of residuals over any interval of scores, divided by the number of rows",
-            level,
-        )
-    )
+    smooth = f"error of the probability {_about(rows)}; kernel smoothing instead of bins, automatic bandwidth"
+    found.append(_plain(rows, after, f"smooth ECE, {about}", partial(smooth_ece, kind=kind), smooth, level))
+    sums = "largest absolute sum of residuals over any interval of scores, divided by the number of rows"
     biased = "15 equal-width bins, as in most papers; biased upwards by noise, so do not compare between sample sizes"
-    found.append(_compared(rows, after, "ECE of the predicted class", confidence_ece, biased, level))
-    found.append(
-        _compared(rows, after, "classwise ECE", classwise_ece, f"mean over classes; {biased}", level)
-    )
+    for name, metric, definition in (
+        (f"Kuiper error, {about}", partial(kuiper_calibration_error, kind=kind), sums),
+        ("ECE of the predicted class", confidence_ece, biased),
+        ("classwise ECE", classwise_ece, f"mean over classes; {biased}"),
+    ):
+        found.append(_compared(rows, after, name, metric, definition, level))
     return tuple(found)
 
 
@@ -457,26 +449,17 @@ def _bounds(rows: EvaluationSet, bound: LowerBound, after: LowerBound | None) ->
             )
         )
 
-    def component_row(name: str, of: LowerBound, value: float | None) -> Estimate:
+    def component_row(name: str, of: LowerBound) -> Estimate:
         definition = f"component of the cross-fitted L1 error from {meaning[name]}"
-        return _not_negative(Estimate(name, plain_float(value), level=of.level, definition=definition))
+        value = plain_float(getattr(of, name.replace("-", "")))
+        return _not_negative(Estimate(name, value, level=of.level, definition=definition))
 
     meaning = {
         "over-confidence": "rows whose probability is too extreme",
         "under-confidence": "rows whose probability is not extreme enough",
     }
-    found = [
-        ScoreRow(row(bound), None if after is None else row(after), None) for row in (limit_row, estimate_row)
-    ]
-    for name, attribute in (("over-confidence", "overconfidence"), ("under-confidence", "underconfidence")):
-        found.append(
-            ScoreRow(
-                component_row(name, bound, getattr(bound, attribute)),
-                None if after is None else component_row(name, after, getattr(after, attribute)),
-                None,
-            )
-        )
-    return found
+    found = [_both(row, bound, after) for row in (limit_row, estimate_row)]
+    return found + [_both(partial(component_row, name), bound, after) for name in meaning]
 
 
 def _not_negative(estimate: Estimate) -> Estimate:
@@ -515,7 +498,7 @@ def _debiased(
             "equal-mass bins; interval: square roots of the bootstrap interval of the squared error",
         )
 
-    return ScoreRow(of(rows), None if after is None else of(after), None)
+    return _both(of, rows, after)
 
 
 def _root(square: float) -> float | None:
@@ -529,7 +512,7 @@ def _plain(
         value = metric(subset.labels, subset.predictions, sample_weight=subset.weights)
         return Estimate(name, plain_float(value), level=level, definition=definition)
 
-    return ScoreRow(of(rows), None if after is None else of(after), None)
+    return _both(of, rows, after)
 
 
 def _compared(
