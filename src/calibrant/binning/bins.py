@@ -179,12 +179,7 @@ class Partition(ABC):
         """Return this partition, which does not depend on the scores."""
         return self
 
-    def bins(
-        self,
-        scores: FloatArray,
-        outcomes: AnyArray,
-        weights: Float64Array | None = None,
-    ) -> Bins:
+    def bins(self, scores: FloatArray, outcomes: AnyArray, weights: Float64Array | None = None) -> Bins:
         """Sum scores and outcomes per bin, in one pass each and O(n) memory.
 
         Parameters

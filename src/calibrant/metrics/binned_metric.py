@@ -71,11 +71,7 @@ def check_norm(norm: Any) -> None:
 
 
 def gap_norms(
-    weight: Float64Array,
-    score_sum: Float64Array,
-    outcome_sum: Float64Array,
-    starts: IntArray,
-    norm: Norm,
+    weight: Float64Array, score_sum: Float64Array, outcome_sum: Float64Array, starts: IntArray, norm: Norm
 ) -> Float64Array:
     """Return the weighted p-norm of the gaps for each slice of consecutive bins, (S,), or the largest gap.
 
@@ -309,11 +305,7 @@ class PreparedBins:
         return self._added_up(small, np.cumsum([0, *sizes[:-1]], dtype=np.intp), n_cells, weights)
 
     def _added_up(
-        self,
-        cells: AnyArray,
-        starts: IntArray,
-        n_cells: int,
-        weights: Float64Array | None,
+        self, cells: AnyArray, starts: IntArray, n_cells: int, weights: Float64Array | None
     ) -> _Assigned:
         """Sum weights and scores in every bin, event by event to keep memory at O(n)."""
         weight, score_sum = np.zeros(n_cells), np.zeros(n_cells)

@@ -309,9 +309,7 @@ def _name(metric: Callable[..., Any]) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-def _unwrapped(
-    metric: Callable[..., Any],
-) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+def _unwrapped(metric: Callable[..., Any]) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """Return the innermost function of nested partials, with the arguments they set."""
     positional: tuple[Any, ...] = ()
     options: dict[str, Any] = {}

@@ -333,10 +333,7 @@ def _terms(
 
 
 def _blocks(
-    problem: LabelledPredictions,
-    recalibrator: Recalibrator,
-    folds: list[IntArray],
-    earlier_only: bool,
+    problem: LabelledPredictions, recalibrator: Recalibrator, folds: list[IntArray], earlier_only: bool
 ) -> Iterator[tuple[IntArray, Vector, Vector, IntArray]]:
     """Yield row numbers, probabilities before and after recalibration in float64, and labels, in blocks."""
     before = problem.predictions.probabilities

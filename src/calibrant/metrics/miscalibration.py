@@ -23,12 +23,7 @@ Loss = Literal["brier", "log"]
 
 @metric(MetricTraits(positive_by_noise=True))
 def miscalibration(
-    y_true: Any,
-    y_proba: Any,
-    *,
-    sample_weight: Any = None,
-    kind: Kind = "confidence",
-    loss: Loss = "brier",
+    y_true: Any, y_proba: Any, *, sample_weight: Any = None, kind: Kind = "confidence", loss: Loss = "brier"
 ) -> float:
     r"""Miscalibration (MCB): reduction of a proper loss by isotonic regression, without bins (CORP).
 

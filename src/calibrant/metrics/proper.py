@@ -101,11 +101,7 @@ def _brier_score(scale_by_half: bool | Literal["auto"]) -> MeanMetric:
 
 @metric(PROPER, parts=_brier_score)
 def brier_score(
-    y_true: Any,
-    y_proba: Any,
-    *,
-    sample_weight: Any = None,
-    scale_by_half: bool | Literal["auto"] = "auto",
+    y_true: Any, y_proba: Any, *, sample_weight: Any = None, scale_by_half: bool | Literal["auto"] = "auto"
 ) -> float:
     r"""Brier score: mean squared distance between the probabilities and the one-hot true class.
 

@@ -119,10 +119,7 @@ def _check_bandwidth(bandwidth: Any) -> None:
 
 
 def _column_error(
-    scores: FloatArray,
-    outcomes: NDArray[np.bool_],
-    weights: Float64Array | None,
-    bandwidth: float | None,
+    scores: FloatArray, outcomes: NDArray[np.bool_], weights: Float64Array | None, bandwidth: float | None
 ) -> float:
     places = np.clip(scores, 0, 1).astype(np.float64)
     masses = outcomes - places

@@ -141,10 +141,7 @@ def sweep_n_bins(
 
 
 def _sweep(
-    strategy: Strategy,
-    scores: FloatArray,
-    outcomes: NDArray[np.bool_],
-    weights: Float64Array | None,
+    strategy: Strategy, scores: FloatArray, outcomes: NDArray[np.bool_], weights: Float64Array | None
 ) -> "_Sweep":
     rows = levels(scores, outcomes, weights)
     return _EqualMassSweep(rows) if strategy == "quantile" else _EqualWidthSweep(rows)

@@ -250,9 +250,7 @@ class OptimalDecision:
 
 
 def _event(
-    probabilities: FloatArray,
-    occurs: Callable[[IntArray], NDArray[np.bool_]],
-    tolerance: float = 0.0,
+    probabilities: FloatArray, occurs: Callable[[IntArray], NDArray[np.bool_]], tolerance: float = 0.0
 ) -> Prospect:
     """Return the predicted utility for the indicator of an event."""
     # Rows sum to one only up to rounding; probabilities are capped at one.
@@ -261,9 +259,7 @@ def _event(
 
 
 def _event_of_logits(
-    predictions: Predictions,
-    split: Split,
-    occurs: Callable[[IntArray], NDArray[np.bool_]],
+    predictions: Predictions, split: Split, occurs: Callable[[IntArray], NDArray[np.bool_]]
 ) -> Prospect:
     """Return the predicted utility for an event from logits, in float64 and in blocks of rows.
 

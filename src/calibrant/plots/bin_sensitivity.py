@@ -312,7 +312,6 @@ class BinSensitivityDisplay(PredictionDisplay):
         label_axes(axes, "number of bins", METRIC_NAMES[found.metric])
         legend_above(axes, axes.get_legend_handles_labels()[0], self.name)
         write_caption(
-            axes,
-            "Shaded: range of 95 % of the errors of calibrated predictions with equal-width bins.",
+            axes, "Shaded: range of 95 % of the errors of calibrated predictions with equal-width bins."
         )
         return self

@@ -48,11 +48,7 @@ class BinaryMapDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls,
-        estimators: Any,
-        *,
-        truth: Callable[[Vector], Any] | None = None,
-        n_points: int = 501,
+        cls, estimators: Any, *, truth: Callable[[Vector], Any] | None = None, n_points: int = 501
     ) -> Self:
         """Create the display from fitted calibrators.
 

@@ -115,11 +115,7 @@ def _pyplot() -> Any:
 
 
 def panels(
-    ax: Any,
-    size: tuple[float, float],
-    *,
-    widths: Sequence[float] = (1.0,),
-    heights: Sequence[float] = (1.0,),
+    ax: Any, size: tuple[float, float], *, widths: Sequence[float] = (1.0,), heights: Sequence[float] = (1.0,)
 ) -> tuple[list[Any], Any]:
     """Return the axes row by row, and their figure, for relative widths of columns and heights of rows.
 

@@ -77,8 +77,7 @@ class CalibrationBeltDisplay(PredictionDisplay):
         label_axes(axes, "predicted probability", "frequency")
         legend_above(axes, axes.get_legend_handles_labels()[0], self.name)
         write_caption(
-            axes,
-            f"Shaded: {100 * belt.level:g} % belt. GiViTI test: {p_text(belt.test.p_value, None)}.",
+            axes, f"Shaded: {100 * belt.level:g} % belt. GiViTI test: {p_text(belt.test.p_value, None)}."
         )
         return self
 
@@ -110,14 +109,7 @@ class SubgroupDisplay(Display):
 
     @classmethod
     def from_predictions(
-        cls,
-        y_true: Any,
-        y_proba: Any,
-        columns: Any,
-        *,
-        n_segments: int = 20,
-        name: str = "",
-        **options: Any,
+        cls, y_true: Any, y_proba: Any, columns: Any, *, n_segments: int = 20, name: str = "", **options: Any
     ) -> Self:
         """Create the display from true classes, predictions and side columns.
 

@@ -21,13 +21,7 @@ from calibrant.notices import gathered
 from calibrant.numerics.folds import Fold
 from calibrant.options import check_level, is_whole, random_source
 from calibrant.plots.display import PredictionDisplay, new_axes
-from calibrant.plots.style import (
-    DIAGONAL,
-    label_axes,
-    legend_above,
-    look,
-    write_caption,
-)
+from calibrant.plots.style import DIAGONAL, label_axes, legend_above, look, write_caption
 from calibrant.predictions import Predictions
 from calibrant.presentation.sentences import counted
 from calibrant.registry import make

@@ -91,10 +91,7 @@ def report_page(
         Markup(HATCHES),
         _header(assessment),
         element(
-            "div",
-            element("nav", element("ul", *links), aria_label="Contents"),
-            main,
-            class_="with-contents",
+            "div", element("nav", element("ul", *links), aria_label="Contents"), main, class_="with-contents"
         ),
         element("footer", element("p", f"Made with calibrant {version}.")),
         element("div", id="tooltip", role="tooltip", hidden=True),
@@ -113,14 +110,7 @@ def _header(assessment: Assessment) -> Markup:
     rows = (
         f"{count(data.n_rows)} {'row' if data.n_rows == 1 else 'rows'}, {count(data.n_classes)} classes{date}"
     )
-    theme = element(
-        "button",
-        "Dark colours",
-        type="button",
-        id="theme",
-        class_="controls",
-        hidden=True,
-    )
+    theme = element("button", "Dark colours", type="button", id="theme", class_="controls", hidden=True)
     words = element(
         "div",
         element("p", "Calibration report", class_="kind"),

@@ -239,11 +239,7 @@ def _tempered(sample: EvaluationSet, utility: Utility) -> Change:
 
 
 def _of_classes(
-    sample: EvaluationSet,
-    class_events: tuple[EventEvidence, ...],
-    alpha: float,
-    n_rows: int,
-    normal: Matrix,
+    sample: EvaluationSet, class_events: tuple[EventEvidence, ...], alpha: float, n_rows: int, normal: Matrix
 ) -> list[Detectable]:
     """Return the power against errors of one and of two classes of average frequency."""
     probabilities = np.clip(sample.predictions.probabilities.astype(np.float64), 0.0, 1.0)
@@ -271,10 +267,7 @@ def _of_classes(
     )
 
     def swapped(degree: float) -> float:
-        return max(
-            one.power(p + degree * (q - p), normal),
-            other.power(q + degree * (p - q), normal),
-        )
+        return max(one.power(p + degree * (q - p), normal), other.power(q + degree * (p - q), normal))
 
     return [
         _in_degrees(ONE_CLASS, units[0], lambda degree: one.power((1 - degree) * p, normal)),

@@ -11,11 +11,11 @@ from calibrant.presentation import Section, from_plain
 from calibrant.report.evaluation_set import EvaluationSet
 
 if TYPE_CHECKING:
-    from calibrant.report.assessment import Assessment
+    from calibrant.report.assessment import Assessment as Assessment
 else:
     Assessment = Any  # which imports all sections
 
-__all__ = ["Assessment", "ReportSection", "further_numbers", "read_further_numbers", "section_at", "sections"]
+__all__ = ["ReportSection", "further_numbers", "read_further_numbers", "section_at", "sections"]
 
 ReportSection = Callable[[Assessment], Section | None]
 """Function that returns a section of a report, or None if there is nothing to show."""

@@ -70,8 +70,7 @@ class Plot:
             texts = tick_texts(ticks_between(*y_bounds))
             left = 28 + WIDEST_DIGIT * max(len(text) for text in texts)
         return cls(
-            Scale(*x_bounds, left, right, logarithmic),
-            Scale(*y_bounds, top + height, top, logarithmic=False),
+            Scale(*x_bounds, left, right, logarithmic), Scale(*y_bounds, top + height, top, logarithmic=False)
         )
 
     def frame(
@@ -152,9 +151,7 @@ class Plot:
     def place(self, point: Point) -> tuple[float, float] | None:
         """Return the pixels of a point, None if a value is missing."""
         x, y = point
-        if x is None or y is None or not (has_value(x) and has_value(y)):
-            return None
-        return self.x(x), self.y(y)
+        return (self.x(x), self.y(y)) if has_value(x) and has_value(y) else None
 
 
 def chart(
@@ -235,7 +232,7 @@ def legend(*entries: tuple[str, str]) -> Markup:
 
 def bounds(*series: Iterable[float | None], zero: bool = False, margin: float = 0.06) -> tuple[float, float]:
     """Return the range of all values with a margin; a range of length one around a constant."""
-    known = [value for values in series for value in values if value is not None and has_value(value)]
+    known = [value for values in series for value in values if has_value(value)]
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)

@@ -102,10 +102,6 @@ def _row(name: str, before: Estimate, now: Estimate, is_bias: bool = False) -> t
 def _change(before: Estimate, now: Estimate, is_bias: bool) -> Cell:
     if not (has_value(before.value) and has_value(now.value)):
         return Cell("")
-    assert before.value is not None
-    assert now.value is not None
-    if not (isfinite(before.value) and isfinite(now.value)):
-        return Cell("")
     change = now.value - before.value
     halves = [_half_width(one) for one in (before, now)]
     if halves[0] is None or halves[1] is None:

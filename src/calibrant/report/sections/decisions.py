@@ -29,10 +29,7 @@ def decision_section(assessment: Assessment) -> Section | None:
     columns = [Column("", is_numeric=False), Column("Before")]
     realised, predicted = (
         [Cell("Realised cost per row"), estimate_cell(numbers.before)],
-        [
-            Cell("Predicted cost per row"),
-            Cell(Value(numbers.predicted)),
-        ],
+        [Cell("Predicted cost per row"), Cell(Value(numbers.predicted))],
     )
     if numbers.after is not None:
         columns += [Column("After"), Column("Difference", hint="after − before")]

@@ -266,10 +266,5 @@ def _legend(with_base_rate: bool) -> Markup:
         (element("rect", class_="gap over", x=2, y=1, width=24, height=12), "miscalibration"),
     ]
     if with_base_rate:
-        entries.append(
-            (
-                element("path", class_="diagonal", d="M14 0V14"),
-                "score of the class frequencies",
-            )
-        )
+        entries.append((element("path", class_="diagonal", d="M14 0V14"), "score of the class frequencies"))
     return legend(*entries)

@@ -314,9 +314,9 @@ def _forest_row(entry: tuple[str, Estimate, bool], plot: Plot, top: float) -> Ma
             y=top + 13,
         ),
     ]
-    if low is not None and high is not None and has_value(low) and has_value(high):
+    if has_value(low) and has_value(high):
         pieces.append(element("path", class_="line", d=f"M{plot.x(low):.1f} {middle:.1f}H{plot.x(high):.1f}"))
-    if estimate.value is not None and has_value(estimate.value):
+    if has_value(estimate.value):
         pieces.append(marker("diamond" if chosen else "circle", plot.x(estimate.value), middle, 5.0, "mark"))
         pieces.append(_value_beside(estimate, plot, middle))
     return element("g", joined(*pieces), class_=f"row {_side(estimate)}")
@@ -325,7 +325,7 @@ def _forest_row(entry: tuple[str, Estimate, bool], plot: Plot, top: float) -> Ma
 def _value_beside(estimate: Estimate, plot: Plot, middle: float) -> Markup:
     """Return the value next to its interval: on the side that is farther from zero if it fits, else on the other."""
     value = estimate.value or 0.0
-    ends = [plot.x(end) for end in (value, estimate.low, estimate.high) if end is not None and has_value(end)]
+    ends = [plot.x(end) for end in (value, estimate.low, estimate.high) if has_value(end)]
     left, right, zero = min(ends) - GAP, max(ends) + GAP, plot.x(0.0)
     is_left = left - VALUE_WIDTH >= plot.x.start and (
         value < 0 or right + VALUE_WIDTH > plot.x.end or left <= zero <= right + VALUE_WIDTH

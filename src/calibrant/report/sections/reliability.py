@@ -336,7 +336,7 @@ def _bin_group(curve: Curve, index: int, plot: Plot, bottom: float) -> Markup:
     width = max(end - start - 1, NARROWEST)
     middle = (start + end) / 2
     pieces = [_rectangle("bar", middle - width / 2, plot.y(outcome), width, plot.y(0) - plot.y(outcome))]
-    if score is not None and has_value(score):
+    if has_value(score):
         kind = "over" if score > outcome else "under"
         top, base = plot.y(max(score, outcome)), plot.y(min(score, outcome))
         pieces.append(_rectangle(f"gap {kind}", middle - width / 2, top, width, base - top))
@@ -344,7 +344,7 @@ def _bin_group(curve: Curve, index: int, plot: Plot, bottom: float) -> Markup:
             element("path", class_="promise", d=f"M{middle - width / 2:.1f} {plot.y(score):.1f}h{width:.1f}")
         )
     low, high = curve.low[index], curve.high[index]
-    if low is not None and high is not None and has_value(low) and has_value(high):
+    if has_value(low) and has_value(high):
         cap = min(width / 2, 4.0)
         pieces.append(
             element(
@@ -378,10 +378,7 @@ def _rectangle(class_: str, x: float, y: float, width: float, height: float) -> 
 def _edges_of(curve: Curve, index: int) -> tuple[float, float]:
     """Return the edges of a bin; a missing edge is 0 or 1."""
     left, right = curve.edges[index], curve.edges[index + 1]
-    return (
-        max(left, 0.0) if left is not None and has_value(left) else 0.0,
-        min(right, 1.0) if right is not None and has_value(right) else 1.0,
-    )
+    return (max(left, 0.0) if has_value(left) else 0.0, min(right, 1.0) if has_value(right) else 1.0)
 
 
 def _bin_sentence(curve: Curve, index: int) -> str:

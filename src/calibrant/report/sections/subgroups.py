@@ -46,10 +46,7 @@ def subgroup_section(assessment: Assessment) -> Section | None:
     )
     definitions = (
         ("Predicted, observed", f"mean probability and frequency of the event that {numbers.event}."),
-        (
-            "Difference",
-            f"with intervals that hold for all segments together at {100 * numbers.level:g} %.",
-        ),
+        ("Difference", f"with intervals that hold for all segments together at {100 * numbers.level:g} %."),
         ("p", "adjusted for the search over segments, by simulated outcomes."),
     )
     table = Table.of(
