@@ -51,32 +51,16 @@ TOLERANCE = 0.02
 
 @dataclass(frozen=True, eq=False)
 class _Steps:
-    """Sums over steps of increasing probability of an event, of all rows.
+    """Sums over steps of increasing probability of an event, of all rows."""
 
-    Attributes
-    ----------
-    index : ndarray of shape (m,)
-        Step of each of m sampled rows.
-    probability, square_weight, weight : ndarray of shape (m,)
-        Of the sampled rows, with weights scaled up to all rows.
-    critical : float
-        Value above which Kuiper's range of the sums is significant.
-    alpha : float
-        Level of one test.
-    inflation : float
-        Design effect.
-    only_kuiper : bool
-        Whether rows are dependent, so that the other tests do not count.
-    """
-
-    index: NDArray[np.intp]
-    probability: Vector
-    weight: Vector
-    square_weight: Vector
-    critical: float
-    alpha: float
-    inflation: float
-    only_kuiper: bool
+    index: NDArray[np.intp]  # (m,) step of each of m sampled rows
+    probability: Vector  # (m,) of the sampled rows
+    weight: Vector  # (m,) scaled up to all rows
+    square_weight: Vector  # (m,)
+    critical: float  # value above which Kuiper's range of the sums is significant
+    alpha: float  # level of one test
+    inflation: float  # design effect
+    only_kuiper: bool  # whether rows are dependent, so that the other tests do not count
 
     @classmethod
     def of(

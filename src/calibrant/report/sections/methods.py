@@ -14,29 +14,19 @@ from calibrant.comparison.compare import random_folds
 from calibrant.errors import CalibrationWarning
 from calibrant.notices import held_back
 from calibrant.plots.learning_curve import LearningCurve, learning_curve
-from calibrant.presentation import (
+from calibrant.presentation.document import Block, Figure, OnPage, Paragraph, Section, SideBySide
+from calibrant.presentation.html import as_html
+from calibrant.presentation.markup import Markup, element, joined
+from calibrant.presentation.sentences import counted, shortened
+from calibrant.presentation.table import Cell, Column, Table
+from calibrant.presentation.values import (
     TYPOGRAPHIC,
-    Block,
-    Cell,
-    Column,
-    Figure,
-    Markup,
-    OnPage,
-    Paragraph,
     Range,
-    Section,
-    SideBySide,
-    Table,
     Value,
-    as_html,
     count,
-    counted,
-    element,
     has_value,
-    joined,
     number,
     percent,
-    shortened,
     significant,
 )
 from calibrant.report.contents import Estimate, LearningNumbers, MethodRow, Recommendation

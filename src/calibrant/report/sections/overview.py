@@ -4,27 +4,19 @@ import shlex
 from typing import NamedTuple
 
 from calibrant import registry
-from calibrant.presentation import (
+from calibrant.presentation.document import Bullets, Code, OnPage, Paragraph, Section
+from calibrant.presentation.html import as_html
+from calibrant.presentation.markup import Markup, element, joined
+from calibrant.presentation.sentences import class_named, counted, sentence
+from calibrant.presentation.values import (
     TYPOGRAPHIC,
-    Bullets,
-    Code,
-    Markup,
-    OnPage,
-    Paragraph,
     Range,
-    Section,
-    as_html,
-    class_named,
     count,
-    counted,
-    element,
     has_value,
-    joined,
     number,
     p_value,
     percent,
     points,
-    sentence,
 )
 from calibrant.report.contents import Estimate, Origin, Recommendation, Verdict
 from calibrant.report.sections import Assessment, section_at
