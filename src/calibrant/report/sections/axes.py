@@ -14,6 +14,7 @@ __all__ = [
     "legend",
     "marker",
     "path",
+    "series_swatch",
     "tick_text",
     "tick_texts",
     "ticks_between",
@@ -204,6 +205,12 @@ def marker(shape: str, x: float, y: float, size: float, class_: str) -> Markup:
             f"M{x:.1f} {y - half:.1f}l{half:.1f} {half:.1f}l{-half:.1f} {half:.1f}l{-half:.1f} {-half:.1f}Z"
         )
     return element("path", class_=class_, d=corners)
+
+
+def series_swatch(shape: str, class_: str) -> Markup:
+    """Return a line with a marker, for a legend."""
+    line = element("path", class_="line", d="M0 7H28")
+    return element("g", line, marker(shape, 14.0, 7.0, 4.0, "mark"), class_=class_)
 
 
 def legend(*entries: tuple[str, str]) -> Markup:

@@ -11,7 +11,7 @@ from calibrant.report.contents import BinSensitivityNumbers, CumulativeNumbers
 from calibrant.report.evaluation_set import EvaluationSet, numbers_of
 from calibrant.report.method_selection import MethodSelection
 from calibrant.report.sections import Assessment, section_at
-from calibrant.report.sections.axes import Plot, bounds, chart, legend, marker, ticks_between
+from calibrant.report.sections.axes import Plot, bounds, chart, legend, marker, series_swatch, ticks_between
 from calibrant.report.sections.scores import metric_title
 
 __all__ = ["bin_sensitivities", "cumulative_numbers"]
@@ -198,18 +198,7 @@ def _bin_chart(numbers: BinSensitivityNumbers) -> Markup:
 
 def _bin_legend() -> Markup:
     """Return the legend."""
-    swatches = [
-        (
-            element(
-                "g",
-                element("path", class_="line", d="M0 7H28"),
-                marker(shape, 14.0, 7.0, 4.0, "mark"),
-                class_=f"series {class_}",
-            ),
-            text,
-        )
-        for _, class_, shape, text in SERIES
-    ]
+    swatches = [(series_swatch(shape, f"series {class_}"), text) for _, class_, shape, text in SERIES]
     noise = joined(
         element("rect", class_="band", x=0, y=1, width=28, height=12),
         element("path", class_="noise", d="M0 7H28"),

@@ -16,7 +16,7 @@ from calibrant.report.contents import ClassRow, Curve, Estimate
 from calibrant.report.evaluation_set import EvaluationSet, gap_estimate, plain_float
 from calibrant.report.evidence import Evidence
 from calibrant.report.sections import Assessment, section_at
-from calibrant.report.sections.axes import Plot, chart, legend, marker
+from calibrant.report.sections.axes import Plot, chart, legend, marker, series_swatch
 from calibrant.report.sections.scores import capped_bound, estimate_cell
 
 __all__ = ["class_rows", "noise_of_ece"]
@@ -326,15 +326,7 @@ def _description(curve: Curve, stage: str) -> str:
 def _legend(methods: tuple[str, ...]) -> Markup:
     """Return the legend of the marks before and after."""
     entries = [
-        (
-            element(
-                "g",
-                element("path", class_="line", d="M0 7H28"),
-                marker(shape, 14.0, 7.0, 4.0, "mark"),
-                class_=f"stage {stage}",
-            ),
-            f"{stage}: {method}",
-        )
+        (series_swatch(shape, f"stage {stage}"), f"{stage}: {method}")
         for method, (stage, shape) in zip(methods, STAGES, strict=False)
     ]
     faint = element(

@@ -33,7 +33,16 @@ from calibrant.report.contents import Estimate, LearningNumbers, MethodRow, Reco
 from calibrant.report.evaluation_set import EvaluationSet, plain_floats, random_rows
 from calibrant.report.method_selection import NEGLIGIBLE_GAIN, MethodSelection, baseline_of
 from calibrant.report.sections import Assessment, section_at
-from calibrant.report.sections.axes import Plot, bounds, chart, legend, marker, tick_text, ticks_between
+from calibrant.report.sections.axes import (
+    Plot,
+    bounds,
+    chart,
+    legend,
+    marker,
+    series_swatch,
+    tick_text,
+    ticks_between,
+)
 from calibrant.report.sections.scores import INFINITE, difference_cell
 
 __all__ = ["learning_numbers", "learning_sentence"]
@@ -375,12 +384,7 @@ def _spaced(sizes: tuple[int, ...], plot: Plot) -> list[float]:
 
 def _learning_legend(numbers: LearningNumbers) -> Markup:
     """Return the legend."""
-    line = element(
-        "g",
-        element("path", class_="line", d="M0 7H28"),
-        marker("circle", 14.0, 7.0, 4.0, "mark"),
-        class_="series series-1",
-    )
+    line = series_swatch("circle", "series series-1")
     return legend(
         (
             joined(element("rect", class_="band tinted", x=0, y=1, width=28, height=12), line),
