@@ -51,44 +51,26 @@ def documented(function: Function) -> Function:
 
     >>> @documented
     ... def mean(y_true, *, sample_weight=None):
-    ...     '''Mean.
-    ...
-    ...     Returns
-    ...     -------
-    ...     float
-    ...     '''
-    >>> print(mean.__doc__)
-    Mean.
-    <BLANKLINE>
-
-    Parameters
-    ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
-    <BLANKLINE>
-
-    Returns
-    -------
-    float
+    ...     '''Mean.'''
+    >>> mean.__doc__.splitlines()[2:7:2], mean.__doc__.splitlines()[7]
+    (['Parameters', 'y_true : array of shape (n,)', 'sample_weight : array of shape (n,), optional'], '    Weights of the rows.')
     """
     if function.__doc__ is None:  # python -OO
         return function
     text = cleandoc(function.__doc__)
     before, heading, after = text.partition(HEADING)
     if heading:
-        section, *others = NEXT_HEADING.split(after, maxsplit=1)
-        after = "".join(others)
+        section, *later = NEXT_HEADING.split(after, maxsplit=1)
     else:
-        before, heading, after = text.partition("Returns\n-------\n")
-        section, after = "", heading + after
+        before, *later = NEXT_HEADING.split(text, maxsplit=1)
+        before, section = f"{before}\n\n", ""
     entries = re.split(r"\n(?=\S)", section) if section else []
     own = {name: entry for entry in entries for name in entry.split("\n")[0].split(" : ")[0].split(", ")}
     code, defaults = function.__code__, function.__kwdefaults__ or {}
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     found = [own.get(name) or _shared(name, defaults) for name in names if name in own or name in SHARED]
-    function.__doc__ = f"{before}{HEADING}{chr(10).join(dict.fromkeys(found + entries))}\n\n{after}"
+    described = before + HEADING + "\n".join(dict.fromkeys(found + entries))
+    function.__doc__ = "\n\n".join([described, *later])
     return function
 
 
