@@ -29,6 +29,7 @@ LAYERS = [
         "errors",
         "options",
         "presentation",
+        "shared_parameters",
         "notices",
         "remedies",
         "tabular",

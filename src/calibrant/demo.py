@@ -52,7 +52,6 @@ __all__ = [
     "network_logits",
     "run",
     "scored_classifiers",
-    "write_predictions",
 ]
 
 SEED = 0
@@ -90,21 +89,11 @@ class Digits:
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Predictions of a trained classifier for the calibration set and the test set.
-
-    Attributes
-    ----------
-    name, about : str
-        Name of the classifier, and its settings with the kind of scores in a few words.
-    n_training_rows : int
-        Size of the training set, which is disjoint from the other two.
-    calibration, test : Predictions
-    calibration_labels, test_labels : ndarray of shape (n,)
-    """
+    """Predictions of a trained classifier for the calibration set and the test set."""
 
     name: str
-    about: str
-    n_training_rows: int
+    about: str  # settings and the kind of scores in a few words
+    n_training_rows: int  # the training set is disjoint from the other two
     calibration: Predictions
     calibration_labels: IntArray
     test: Predictions
@@ -438,19 +427,9 @@ REPORT = "report.html"
 
 
 def run(output: Path, write: Callable[[str], object] = print) -> list[Compared]:
-    """Compare all methods on all classifiers of the demo, then write a report on the last one.
+    """Compare all methods on all classifiers of the demo, and write the figure, the predictions and the report of the last.
 
-    Parameters
-    ----------
-    output : Path
-        Folder for the figure, the predictions and the report; created if it does not exist.
-    write : callable, default=print
-        Called with each piece of text as soon as it is available.
-
-    Returns
-    -------
-    list of Compared
-        One per classifier, with all numbers of the tables.
+    ``write`` is called with each piece of text as soon as it is available.
     """
     every = []
     for classifier in scored_classifiers():

@@ -112,17 +112,6 @@ def _numbers(values: AnyArray) -> Float64Array | None:
 class Segments:
     """Segments that side columns define, which can be found again in new rows.
 
-    Attributes
-    ----------
-    cuts : tuple
-        How the values of every column become codes.
-    parts : tuple of tuples
-        For every segment, pairs of a column number and a code that its rows have.
-    names : list of str
-        Names such as ``"sex = f and age > 60"``.
-    n_left_out : int
-        Number of segments with too few rows.
-
     Examples
     --------
     >>> side = side_columns({"sex": ["f", "m", "f"], "site": ["a", "a", "b"]}, 3)
@@ -133,10 +122,11 @@ class Segments:
     array([1., 0., 1.])
     """
 
-    cuts: tuple[_Cut, ...]
+    cuts: tuple[_Cut, ...]  # how the values of every column become codes
+    # For every segment, pairs of a column number and a code that its rows have.
     parts: tuple[tuple[tuple[int, int], ...], ...]
-    names: list[str]
-    n_left_out: int
+    names: list[str]  # such as "sex = f and age > 60"
+    n_left_out: int  # segments with too few rows
 
     @classmethod
     def of(

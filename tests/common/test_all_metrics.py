@@ -3,6 +3,7 @@
 import inspect
 import re
 from functools import partial
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -13,8 +14,8 @@ from hypothesis import strategies as st
 from methods import problem
 
 import calibrant.metrics
-from calibrant import Predictions, registry
-from calibrant.errors import LabelError, PredictionError, WeightError
+from calibrant import Predictions, TemperatureScaling, registry
+from calibrant.errors import LabelError, ParameterError, PredictionError, WeightError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import evaluator, options_of, parts_of, traits_of
 from calibrant.streaming import streaming_metrics
@@ -34,6 +35,10 @@ def metrics_that(claim):
 ROUNDING = 1e-12
 
 
+def test_the_registry_finds_the_metrics():
+    assert {"accuracy", "brier_score", "classwise_ece", "confidence_ece", "log_loss"} <= METRICS.keys()
+
+
 @every_metric
 @pytest.mark.parametrize("n_classes", [2, 3, 10])
 def test_it_returns_a_finite_float(metric, n_classes):
@@ -41,13 +46,13 @@ def test_it_returns_a_finite_float(metric, n_classes):
     value = metric(y, X)
     assert type(value) is float
     assert np.isfinite(value)
+    assert type(metric(y, X, sample_weight=np.ones(len(y), dtype=np.float32))) is float
 
 
 @every_metric
 def test_everything_after_the_probabilities_is_by_keyword_with_a_default(metric):
     y_true, y_proba, *others = inspect.signature(metric).parameters.values()
-    assert (y_true.name, y_proba.name) == ("y_true", "y_proba")
-    assert "sample_weight" in {parameter.name for parameter in others}
+    assert (y_true.name, y_proba.name, others[0].name) == ("y_true", "y_proba", "sample_weight")
     for parameter in others:
         assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
         assert parameter.default is not inspect.Parameter.empty
@@ -64,6 +69,15 @@ def test_it_has_a_formula_and_an_example(metric):
     )
 
 
+@every_metric
+def test_it_describes_every_parameter_once(metric):
+    """Shared descriptions are inserted by ``calibrant.shared_parameters``."""
+    section = inspect.getdoc(metric).partition("Parameters\n----------\n")[2].partition("\n\nReturns\n")[0]
+    heads = [line.partition(" : ")[0] for line in section.split("\n") if line[:1].strip()]
+    described = [name for head in heads for name in head.split(", ")]
+    assert sorted(described) == sorted(inspect.signature(metric).parameters)
+
+
 @metrics_that(lambda traits: traits.weights_are_counts)
 def test_integer_weights_count_as_repetitions(metric):
     X, y = problem(3)
@@ -73,10 +87,21 @@ def test_integer_weights_count_as_repetitions(metric):
 
 
 @every_metric
-@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e6])
+def test_a_weight_of_zero_is_an_absent_row(metric):
+    X, y = problem(3)
+    keep = np.arange(len(y)) % 3 > 0
+    weighted = metric(y, X, sample_weight=keep.astype(float))
+    assert weighted == pytest.approx(metric(y[keep], X[keep]), abs=ROUNDING)
+
+
+@every_metric
+@pytest.mark.parametrize("scale", [0.1, 1e-6, 1e6])
 def test_only_the_ratios_of_weights_matter(metric, scale):
     X, y = problem(3)
     assert metric(y, X, sample_weight=np.full(len(y), scale)) == pytest.approx(metric(y, X), abs=ROUNDING)
+    weights = np.random.default_rng(0).random(len(y)) + 0.1
+    scaled = metric(y, X, sample_weight=scale * weights)
+    assert scaled == pytest.approx(metric(y, X, sample_weight=weights), rel=1e-9, abs=ROUNDING)
 
 
 @every_metric
@@ -153,6 +178,7 @@ def test_logits_are_taken_when_declared(metric):
 def test_labels_as_strings(metric):
     X, y = problem(3)
     assert metric(np.array(["ant", "bee", "cat"])[y], X) == metric(y, X)
+    assert metric(y.tolist(), X.tolist()) == metric(y, X)
 
 
 @every_metric
@@ -162,6 +188,14 @@ def test_frames_whose_columns_name_the_classes(metric):
     labels = np.array(words)[y]
     assert metric(pd.Series(labels), pd.DataFrame(X, columns=words)) == metric(y, X)
     assert metric(pl.Series(labels), pl.DataFrame(X, schema=words)) == metric(y, X)
+    assert metric(labels, Predictions.from_probabilities(X, classes=np.array(words))) == metric(y, X)
+
+
+@every_metric
+def test_calibrated_predictions_are_taken_as_they_come(metric):
+    X, y = problem(3)
+    fitted = TemperatureScaling().fit(X, y)
+    assert metric(y, fitted.transform(X)) == pytest.approx(metric(y, fitted.predict_proba(X)))
 
 
 @every_metric
@@ -283,3 +317,52 @@ def test_bad_input_is_refused(metric):
         metric(y, X, sample_weight=[1.0])
     with pytest.raises(PredictionError, match="empty"):
         metric([], np.empty((0, 3)))
+
+
+def takes_words(hint):
+    """Return whether an option is one of several words, or may be."""
+    return get_origin(hint) is Literal or any(map(takes_words, get_args(hint)))
+
+
+@every_metric
+def test_options_without_meaning_are_refused_by_name(metric):
+    """A word that is none of the choices, a number of zero, and the positive class of three."""
+    X, y = problem(3)
+    hints = get_type_hints(metric)
+    wrong = {
+        name: "bogus" for name, hint in hints.items() if takes_words(hint) and name in options_of(metric)
+    }
+    numbers = {"n_bins", "k", "n_folds", "block_size", "n_losses", "n_decisions"} & options_of(metric).keys()
+    for name, value in [*wrong.items(), *((name, 0) for name in numbers)]:
+        with pytest.raises(ParameterError, match=rf"^{name} must be"):
+            metric(y, X, **{name: value})
+    if "kind" in wrong:
+        with pytest.raises(ParameterError, match="for two classes, but there are 3"):
+            metric(y, X, kind="positive")
+
+
+@every_metric
+@pytest.mark.parametrize(
+    ("labels", "probabilities", "weights", "error"),
+    [
+        ([0, 1], [[1.5, -2.0], [0.3, 3.0]], None, PredictionError),
+        ([0, 1], [[0.5, np.nan], [0.5, 0.5]], None, PredictionError),
+        ([0, 1], [[0.5, 0.4], [0.5, 0.5]], None, PredictionError),
+        ([0, 1], [0.5, 1.5], None, PredictionError),
+        ([], np.empty((0, 2)), None, PredictionError),
+        ([0, 1, 1], [[0.5, 0.5], [0.5, 0.5]], None, LabelError),
+        ([0, 3], [[0.2, 0.3, 0.5], [0.2, 0.3, 0.5]], None, LabelError),
+        (["a", "b"], [[0.2, 0.3, 0.5], [0.2, 0.3, 0.5]], None, LabelError),
+        ([0, np.nan], [[0.5, 0.5], [0.5, 0.5]], None, LabelError),
+        ([[1, 0], [0, 1]], [[0.5, 0.5], [0.5, 0.5]], None, LabelError),
+        ([0, 1], [[0.5, 0.5], [0.5, 0.5]], [1, -1], WeightError),
+        ([0, 1], [[0.5, 0.5], [0.5, 0.5]], [0, 0], WeightError),
+        ([0, 1], [[0.5, 0.5], [0.5, 0.5]], [1, 2, 3], WeightError),
+    ],
+)
+def test_bad_input_gives_the_error_a_calibrator_would_give(metric, labels, probabilities, weights, error):
+    with pytest.raises(error) as ours:
+        metric(labels, probabilities, sample_weight=weights)
+    with pytest.raises(error) as calibrators:
+        TemperatureScaling().fit(probabilities, labels, sample_weight=weights)
+    assert str(ours.value) == str(calibrators.value)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from calibrant import Predictions
-from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.cumulative import ks_calibration_error, kuiper_calibration_error
 from calibrant.metrics.declaration import evaluator
@@ -191,11 +190,3 @@ def test_memory_stays_far_below_one_copy_of_the_predictions(error):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < probabilities.nbytes / 4
-
-
-@every_error
-def test_kinds_without_meaning_are_refused(error):
-    with pytest.raises(ParameterError, match="kind must be"):
-        error([0, 1], [0.2, 0.7], kind="top")
-    with pytest.raises(ParameterError, match="for two classes, but there are 4"):
-        error(*random_problem(), kind="positive")

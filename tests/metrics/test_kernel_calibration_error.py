@@ -374,13 +374,10 @@ def test_temperature_scaling_lowers_the_error_of_a_network():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "top"}, "kind must be"),
         ({"estimator": "exact"}, "estimator must be 'auto', 'unbiased', 'biased' or 'block', not 'exact'"),
-        ({"kernel": "rbf"}, "kernel must be"),
         ({"bandwidth": 0.0}, "bandwidth must be"),
         ({"block_size": 1}, "block_size must be an integer of at least 2, not 1"),
         ({"block_size": 2.5}, "block_size must be"),
-        ({"kind": "positive"}, "two classes"),
     ],
 )
 def test_bad_options_are_refused(options, message):

@@ -12,7 +12,6 @@ from sklearn.metrics import brier_score_loss
 from sklearn.metrics import log_loss as sklearn_log_loss
 
 from calibrant import Predictions
-from calibrant.errors import ParameterError
 from calibrant.metrics.miscalibration import miscalibration
 from calibrant.numerics.isotonic import isotonic_fit
 from data import load
@@ -158,15 +157,6 @@ def test_a_rounded_certainty_is_not_refuted():
     logits = Predictions.from_logits([[2000.0, 0.0]])
     for kind in ("confidence", "classwise", "positive"):
         assert miscalibration([1], logits, kind=kind, loss="log") == pytest.approx(2000.0)
-
-
-def test_bad_options_are_refused():
-    with pytest.raises(ParameterError, match="loss must be 'brier' or 'log'"):
-        miscalibration([0, 1], [0.2, 0.7], loss="hinge")
-    with pytest.raises(ParameterError, match="kind must be"):
-        miscalibration([0, 1], [0.2, 0.7], kind="top")
-    with pytest.raises(ParameterError, match="kind='positive' is for two classes"):
-        miscalibration([0, 1], np.full((2, 3), 1 / 3), kind="positive")
 
 
 @pytest.mark.slow

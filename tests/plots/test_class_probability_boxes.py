@@ -104,11 +104,3 @@ def test_the_table_has_one_line_per_box():
     columns = ClassProbabilityBoxDisplay.from_predictions([0, 1], [[0.7, 0.3], [0.4, 0.6]]).columns()
     assert columns["true_class"].tolist() == ["0", "0", "1", "1"]
     assert_allclose(columns["median"], [0.7, 0.3, 0.4, 0.6])
-
-
-def test_a_calibrator_shows_what_it_makes_of_predictions():
-    from calibrant import TemperatureScaling
-
-    p, y = [[0.9, 0.1]] * 4, [0, 0, 0, 1]
-    display = ClassProbabilityBoxDisplay.from_estimator(TemperatureScaling().fit(p, y), p, y)
-    assert_allclose(display.statistics.median, [[0.75, 0.25]] * 2, atol=1e-6)

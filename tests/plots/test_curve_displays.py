@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from sklearn.linear_model import LogisticRegression
 
 from calibrant.errors import ParameterError
 from calibrant.plots import BinSensitivityDisplay, CumulativeDifferenceDisplay, LearningCurveDisplay
@@ -47,14 +46,6 @@ def test_few_rows_and_sure_ones_can_be_drawn():
     """One row, and rows that were all sure and right, whose path is flat."""
     assert "rough" in words_of(CumulativeDifferenceDisplay.from_predictions([1], [0.7]).plot().figure_)
     CumulativeDifferenceDisplay.from_predictions([0, 1], [0.0, 1.0]).plot().figure_.canvas.draw()
-
-
-def test_on_given_axes():
-    y, p = rows()
-    figure, axes = pyplot.subplots()
-    display = CumulativeDifferenceDisplay.from_predictions(y, p, kind="class", label=0).plot(axes)
-    assert display.ax_ is axes
-    assert display.figure_ is figure
 
 
 # Bins
@@ -120,22 +111,3 @@ def test_no_method_is_refused():
     y, p = rows(60)
     with pytest.raises(ParameterError, match="at least one"):
         LearningCurveDisplay.from_predictions(y, p, method=[])
-
-
-@pytest.mark.parametrize(
-    ("display", "options"),
-    [
-        (CumulativeDifferenceDisplay, {}),
-        (BinSensitivityDisplay, {"n_bins": (5,), "n_resamples": 5}),
-        (LearningCurveDisplay, {"method": "temperature", "sizes": [40]}),
-    ],
-)
-def test_estimators_can_be_given(display, options):
-    generator = np.random.default_rng(0)
-    X = generator.normal(size=(100, 2))
-    y = (X[:, 0] + generator.normal(size=100) > 0).astype(int)
-    classifier = LogisticRegression().fit(X, y)
-    by_estimator = display.from_estimator(classifier, X, y, **options).columns()
-    by_predictions = display.from_predictions(y, classifier.predict_proba(X), **options).columns()
-    for name, values in by_estimator.items():
-        assert_allclose(values, by_predictions[name])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import AnyArray, Float64Array, FloatArray, IntArray
 from calibrant.errors import ParameterError
+from calibrant.options import check_choice
 
 __all__ = ["BinningScheme", "Bins", "Closed", "Partition"]
 
@@ -178,12 +179,7 @@ class Partition(ABC):
         """Return this partition, which does not depend on the scores."""
         return self
 
-    def bins(
-        self,
-        scores: FloatArray,
-        outcomes: AnyArray,
-        weights: Float64Array | None = None,
-    ) -> Bins:
+    def bins(self, scores: FloatArray, outcomes: AnyArray, weights: Float64Array | None = None) -> Bins:
         """Sum scores and outcomes per bin, in one pass each and O(n) memory.
 
         Parameters
@@ -233,8 +229,7 @@ def as_floats(scores: Any) -> FloatArray:
 
 def check_closed(closed: str) -> None:
     """Raise unless the closed side is left or right."""
-    if closed not in get_args(Closed):
-        raise ParameterError(f"closed must be 'left' or 'right', not {closed!r}.")
+    check_choice("closed", closed, get_args(Closed))
 
 
 def check_n_bins(n_bins: int) -> None:

@@ -7,9 +7,17 @@ zero are left out, and only the ratios of weights matter. A weight of two is the
 for estimators that correct a bias; :class:`MetricTraits` says which.
 """
 
+from calibrant.metrics.binned_errors import (
+    class_ece,
+    classwise_ece,
+    confidence_ece,
+    maximum_calibration_error,
+    thresholded_adaptive_ece,
+    top_k_confidence_ece,
+    top_k_label_ece,
+    top_label_ece,
+)
 from calibrant.metrics.classification import accuracy, overconfidence, underconfidence
-from calibrant.metrics.classwise import class_ece, classwise_ece, thresholded_adaptive_ece
-from calibrant.metrics.confidence import confidence_ece, maximum_calibration_error
 from calibrant.metrics.cumulative import ks_calibration_error, kuiper_calibration_error
 from calibrant.metrics.debiased import debiased_ece
 from calibrant.metrics.decisions import bayes_decisions, cost_gap, expected_cost, net_benefit, realised_cost
@@ -34,7 +42,6 @@ from calibrant.metrics.selective import (
 from calibrant.metrics.smooth import smooth_ece
 from calibrant.metrics.smoothed_curve import integrated_calibration_index
 from calibrant.metrics.sweep import ece_sweep, sweep_n_bins
-from calibrant.metrics.top_label import top_k_confidence_ece, top_k_label_ece, top_label_ece
 from calibrant.metrics.utility import (
     OneClass,
     OptimalDecision,

@@ -15,6 +15,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import Evaluator
 from calibrant.metrics.events import EventChoice, EventScores
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
+from calibrant.options import check_choice
 from calibrant.predictions import Predictions
 
 __all__: list[str] = []
@@ -70,22 +71,11 @@ def check_norm(norm: Any) -> None:
 
 
 def gap_norms(
-    weight: Float64Array,
-    score_sum: Float64Array,
-    outcome_sum: Float64Array,
-    starts: IntArray,
-    norm: Norm,
+    weight: Float64Array, score_sum: Float64Array, outcome_sum: Float64Array, starts: IntArray, norm: Norm
 ) -> Float64Array:
-    r"""Return the weighted p-norm of the gaps for each slice of consecutive bins, or the largest gap.
+    """Return the weighted p-norm of the gaps for each slice of consecutive bins, (S,), or the largest gap.
 
-    Parameters
-    ----------
-    weight, score_sum, outcome_sum : ndarray of shape (C,)
-        Sums over the rows of each bin; bins without weight are ignored.
-    starts : ndarray of shape (S,)
-        First bin of each slice; the first entry is 0.
-    norm : float or "max"
-        p.
+    The sums over the rows of each bin are (C,), the first bins of the slices (S,); bins without weight are ignored.
     """
     if norm == 1:
         gaps: Float64Array = np.add.reduceat(np.abs(outcome_sum - score_sum), starts)
@@ -124,8 +114,7 @@ class BinnedMetric:
 
     def __post_init__(self) -> None:
         check_norm(self.norm)
-        if self.reduction not in ("mean", "sum", "none"):
-            raise ParameterError(f"reduction must be 'mean', 'sum' or 'none', not {self.reduction!r}.")
+        check_choice("reduction", self.reduction, get_args(Reduction))
 
     def __call__(self, data: LabelledPredictions) -> float:
         """Return the metric."""
@@ -173,7 +162,6 @@ class BinnedMetric:
             return total(bins_of_share)
 
     def of_parts(self, data: LabelledPredictions, part: IntArray, n_parts: int) -> tuple[Float64Array, ...]:
-        """Return the sums of the bins of every part."""
         check_fixed(self.scheme)
         assert isinstance(self.scheme, Partition)
         n_events = self.choice.n_events(data.n_classes)
@@ -186,7 +174,6 @@ class BinnedMetric:
         return total
 
     def from_arrays(self, *arrays: Float64Array) -> Bins:
-        """Return the bins of one part."""
         assert isinstance(self.scheme, Partition)
         count, *sums = arrays
         return Bins(self.scheme.bin_edges(), self.scheme.closed, count.astype(np.intp), *sums)
@@ -206,11 +193,9 @@ class BinnedMetric:
         )
 
     def value(self, bins: Bins) -> float:
-        """Return the metric from the bins of all rows."""
         return self.reduced(self.errors_of(bins))
 
     def prepared(self, predictions: Predictions) -> Evaluator:
-        """Return the metric as a function of labels and weights alone."""
         if self.reduction == "none":
             self.reduced(np.zeros(1))
         bins = PreparedBins(self.choice, self.scheme, predictions)
@@ -232,6 +217,18 @@ class BinnedMetric:
         scores = scores if weights is None else weights * scores
         columns = sums(cells, weights), sums(cells, scores), sums(cells[hits], hit_weights)
         return float(gap_norms(*columns, np.array([0]), self.norm)[0])
+
+
+def binned_error(
+    choice: EventChoice,
+    n_bins: NumberOfBins = 15,
+    strategy: Strategy = "uniform",
+    norm: Norm = 1,
+    binning: BinningScheme | None = None,
+    reduction: Reduction = "mean",
+) -> BinnedMetric:
+    """Return the binned error of these events for the options of a metric."""
+    return BinnedMetric(choice, chosen_scheme(n_bins, strategy, binning), norm, reduction)
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,11 +305,7 @@ class PreparedBins:
         return self._added_up(small, np.cumsum([0, *sizes[:-1]], dtype=np.intp), n_cells, weights)
 
     def _added_up(
-        self,
-        cells: AnyArray,
-        starts: IntArray,
-        n_cells: int,
-        weights: Float64Array | None,
+        self, cells: AnyArray, starts: IntArray, n_cells: int, weights: Float64Array | None
     ) -> _Assigned:
         """Sum weights and scores in every bin, event by event to keep memory at O(n)."""
         weight, score_sum = np.zeros(n_cells), np.zeros(n_cells)

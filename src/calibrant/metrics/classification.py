@@ -33,15 +33,6 @@ def accuracy(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
 
     Ties are predicted as the first column. The error rate is one minus the accuracy.
 
-    Parameters
-    ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
-
     Returns
     -------
     float
@@ -85,15 +76,6 @@ def overconfidence(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> f
 
     as a weighted mean over these rows :cite:`wenger2020`.
 
-    Parameters
-    ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
-
     Returns
     -------
     float
@@ -127,15 +109,6 @@ def underconfidence(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> 
     .. math:: u = E[\, 1 - c \mid \hat y = y \,], \qquad c = \max_k p_k, \quad \hat y = \arg\max_k p_k
 
     as a weighted mean over these rows :cite:`wenger2020`.
-
-    Parameters
-    ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
 
     Returns
     -------

@@ -21,6 +21,7 @@ from calibrant.metrics.row_losses import Loss
 from calibrant.numerics.folds import content_seed, folds_by_content
 from calibrant.numerics.isotonic import isotonic_fit
 from calibrant.numerics.row_blocks import row_blocks
+from calibrant.options import check_choice, check_whole
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
@@ -56,14 +57,12 @@ ROWS_FOR_WEIGHTS = 300
 
 def check_event_kind(kind: Any) -> None:
     """Raise on an unknown kind."""
-    if kind not in get_args(EventKind):
-        raise ParameterError(f"kind must be 'confidence', 'classwise', 'positive' or 'full', not {kind!r}.")
+    check_choice("kind", kind, get_args(EventKind))
 
 
 def check_folds(n_folds: Any) -> None:
     """Raise unless the number of folds is an integer of at least two."""
-    if isinstance(n_folds, bool) or not isinstance(n_folds, (int, np.integer)) or n_folds < 2:
-        raise ParameterError(f"n_folds must be an integer of at least 2, not {n_folds!r}.")
+    check_whole("n_folds", n_folds, least=2)
 
 
 def check_recalibrator(recalibrator: Any, *, events: bool) -> None:

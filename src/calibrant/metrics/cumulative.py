@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Float64Array, FloatArray, IntArray
-from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
 from calibrant.metrics.events import (
@@ -19,6 +18,7 @@ from calibrant.metrics.events import (
     mean_over_events,
 )
 from calibrant.numerics.cumulative import MAXIMUM, RANGE, PathStatistic, ScoreGroups
+from calibrant.options import check_choice
 from calibrant.predictions import Predictions
 
 __all__ = ["ks_calibration_error", "kuiper_calibration_error"]
@@ -29,8 +29,7 @@ CumulativeStatistic = Literal["kuiper", "ks"]
 
 def chosen_statistic(statistic: CumulativeStatistic) -> PathStatistic:
     """Return the statistic of this name."""
-    if statistic not in get_args(CumulativeStatistic):
-        raise ParameterError(f"statistic must be 'kuiper' or 'ks', not {statistic!r}.")
+    check_choice("statistic", statistic, get_args(CumulativeStatistic))
     return RANGE if statistic == "kuiper" else MAXIMUM
 
 
@@ -90,18 +89,6 @@ def ks_calibration_error(
 
     after Kolmogorov and Smirnov :cite:`gupta2021,arrieta2022` (ECCE-MAD in the latter).
 
-    Parameters
-    ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
-    kind : {"confidence", "classwise", "positive"}, default="confidence"
-        The predicted class by its confidence; every class by its own probability (mean over classes); or the
-        second class of two.
-
     Returns
     -------
     float
@@ -142,18 +129,6 @@ def kuiper_calibration_error(
 
     where C is the cumulative residual, zero before the first score. The right side is Kuiper's statistic
     :cite:`arrieta2022` (ECCE-R), the left side the cutoff calibration error :cite:`rossellini2025`.
-
-    Parameters
-    ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
-    kind : {"confidence", "classwise", "positive"}, default="confidence"
-        The predicted class by its confidence; every class by its own probability (mean over classes); or the
-        second class of two.
 
     Returns
     -------

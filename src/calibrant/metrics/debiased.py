@@ -21,6 +21,7 @@ from calibrant.metrics.binned_metric import (
 )
 from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
 from calibrant.metrics.events import Kind, check_kind, events
+from calibrant.options import check_choice
 from calibrant.predictions import Predictions
 
 __all__ = ["debiased_ece"]
@@ -35,23 +36,13 @@ EFFECTIVE_ROWS_TOLERANCE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class BinMoments:
-    """Sums over the rows of each bin, of shape (B,) or (E, B) for several events; sums over disjoint sets of rows add up.
-
-    Attributes
-    ----------
-    weight, square_weight : ndarray
-        Sums of weights and of their squares.
-    residual, square_residual : ndarray
-        Sums of w r and of its square, with r the outcome minus the score.
-    outcome : ndarray
-        Sum of w o, with o the outcome.
-    """
+    """Sums over the rows of each bin, of shape (B,) or (E, B) for several events; sums over disjoint sets of rows add up."""
 
     weight: Float64Array
     square_weight: Float64Array
-    residual: Float64Array
+    residual: Float64Array  # sum of w r, with r the outcome minus the score
     square_residual: Float64Array
-    outcome: Float64Array
+    outcome: Float64Array  # sum of w o, with o the outcome
 
     @classmethod
     def of(
@@ -154,7 +145,6 @@ class _DebiasedError:
     signed: bool
 
     def __call__(self, data: LabelledPredictions) -> float:
-        """Return the metric."""
         # Relative to the largest, so that squared weights neither underflow nor overflow.
         weights = None if data.weights is None else data.weights / data.weights.max()
         errors = [
@@ -184,19 +174,15 @@ class _DebiasedError:
         return tuple(np.stack(each, axis=1) for each in zip(*found, strict=True))
 
     def from_arrays(self, *arrays: Float64Array) -> BinMoments:
-        """Return the sums of one part."""
         return BinMoments(*arrays)
 
     def check_batches(self) -> None:
-        """Raise if bins depend on all rows."""
         check_fixed(self.scheme)
 
     def value(self, sums: BinMoments) -> float:
-        """Return the metric from the sums of all rows."""
         return float(np.mean(self._errors(sums)))
 
     def prepared(self, predictions: Predictions) -> Evaluator:
-        """Return the metric as a function of labels and weights alone."""
         classes = np.arange(predictions.n_classes)
         _ = predictions.predicted  # computed once; rows taken below keep it
 
@@ -222,8 +208,7 @@ def _debiased_ece(
 ) -> _DebiasedError:
     if norm not in (1, 2):
         raise ParameterError(f"norm must be 1 or 2, for which the bias is known, not {norm!r}.")
-    if correction not in get_args(Correction):
-        raise ParameterError(f"correction must be 'variance', 'pairs' or 'tcal', not {correction!r}.")
+    check_choice("correction", correction, get_args(Correction))
     if norm == 1 and correction != "variance":
         raise ParameterError(f"correction={correction!r} is for norm=2; leave it out for norm=1.")
     check_kind(kind)
@@ -259,16 +244,9 @@ def debiased_ece(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
         Importance of each row. Rows are independent observations, so a weight of two is *not* a duplicated row;
         see the notes.
-    kind : {"confidence", "classwise", "positive"}, default="confidence"
-        The predicted class by its confidence; every class by its probability (mean over classes); or the second
-        class of two.
     n_bins : int or "cube_root", default=15
         Number of bins; ``"cube_root"`` is the cube root of the number of rows, see :class:`~calibrant.binning.CubeRoot`.
     strategy : {"quantile", "uniform"}, default="quantile"

@@ -17,6 +17,7 @@ from calibrant.numerics.rounding import argmin_within_rounding
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.options import check_share
 from calibrant.predictions import Predictions
+from calibrant.shared_parameters import documented
 
 __all__ = ["bayes_decisions", "cost_gap", "expected_cost", "net_benefit", "realised_cost"]
 
@@ -24,6 +25,7 @@ Decisions = tuple[IntArray, Float64Array]
 """Decision of every row and its expected cost, both of shape (n,)."""
 
 
+@documented
 def bayes_decisions(y_proba: Any, costs: Any) -> IntArray:
     r"""Bayes decisions: the decision of least expected cost for every row.
 
@@ -31,8 +33,6 @@ def bayes_decisions(y_proba: Any, costs: Any) -> IntArray:
 
     Parameters
     ----------
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     costs : array of shape (n_decisions, K)
         Cost :math:`C_{dk}` of decision d if class k is the true one; a gain is a negative cost.
 
@@ -59,6 +59,7 @@ def bayes_decisions(y_proba: Any, costs: Any) -> IntArray:
     return _bayes_decisions(Predictions.parse(y_proba), matrix)[0]
 
 
+@documented
 def expected_cost(y_proba: Any, costs: Any, *, sample_weight: Any = None) -> float:
     r"""Mean expected cost of the Bayes decisions, according to the predicted probabilities.
 
@@ -70,8 +71,6 @@ def expected_cost(y_proba: Any, costs: Any, *, sample_weight: Any = None) -> flo
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two; rows are divided by their sums.
     costs : array of shape (n_decisions, K)
         Cost :math:`C_{dk}` of decision d if class k is the true one.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
 
     Returns
     -------
@@ -103,12 +102,6 @@ def realised_cost(y_true: Any, y_proba: Any, *, sample_weight: Any = None, costs
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
     costs : array of shape (n_decisions, K), optional
         Cost :math:`C_{dk}` of decision d if class k, in the order of the columns, is the true one. By default
         a decision names a class and costs 1 if it is wrong: the error rate.
@@ -157,12 +150,8 @@ def cost_gap(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
     y_proba : array, frame or Predictions
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two; rows are divided by their sums.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
     costs : array of shape (n_decisions, K), optional
         Cost :math:`C_{dk}` of decision d if class k, in the order of the columns, is the true one. By default
         a decision names a class and costs 1 if it is wrong: the gap between mean confidence and
@@ -293,8 +282,6 @@ def net_benefit(y_true: Any, y_proba: Any, *, threshold: float, sample_weight: A
     threshold : float
         Probability t, between 0 and 1, from which on one acts (treats, investigates, alerts). It expresses the costs: at
         :math:`t = 0.1` one accepts nine false positives for one true positive.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
 
     Returns
     -------

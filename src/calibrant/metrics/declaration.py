@@ -12,6 +12,7 @@ from calibrant.arrays import Float64Array, IntArray
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.predictions import Predictions
+from calibrant.shared_parameters import documented
 
 __all__ = ["MetricTraits", "describe"]
 
@@ -105,6 +106,8 @@ def metric(
 ) -> Callable[[Function], Function]:
     """Declare a function ``(y_true, y_proba, *, sample_weight=None, ...) -> float`` to be a metric.
 
+    Its docstring may leave out the parameters of ``calibrant.shared_parameters``, which are inserted.
+
     Parameters
     ----------
     traits : MetricTraits
@@ -120,7 +123,7 @@ def metric(
 
     def declare(function: Function) -> Function:
         _DECLARED[function] = _Declaration(traits, prepare, parts)
-        return function
+        return documented(function)
 
     return declare
 
@@ -306,9 +309,7 @@ def _name(metric: Callable[..., Any]) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-def _unwrapped(
-    metric: Callable[..., Any],
-) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+def _unwrapped(metric: Callable[..., Any]) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """Return the innermost function of nested partials, with the arguments they set."""
     positional: tuple[Any, ...] = ()
     options: dict[str, Any] = {}

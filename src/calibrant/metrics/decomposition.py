@@ -30,8 +30,9 @@ from calibrant.metrics.cross_fitting import (
 from calibrant.metrics.row_losses import Loss, check_loss, row_losses
 from calibrant.numerics.isotonic import isotonic_fit
 from calibrant.numerics.reductions import standard_error_of_mean
-from calibrant.options import check_level
+from calibrant.options import check_choice, check_level
 from calibrant.presentation.sentences import counted
+from calibrant.shared_parameters import documented
 
 __all__ = ["Decomposition", "decompose"]
 
@@ -175,6 +176,7 @@ Method = Literal["auto", "isotonic", "bins", "recalibration"]
 ROUNDING = 1e-13
 
 
+@documented
 def decompose(
     y_true: Any,
     y_proba: Any,
@@ -201,10 +203,6 @@ def decompose(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
         Weights of the rows. For isotonic regression and bins a weight of two is a duplicated row. For
         recalibration weights are importances, only their ratios matter, and no row is split between folds.
@@ -284,8 +282,7 @@ def decompose(
     (0.0625, 0.25)
     """
     check_loss(loss)
-    if method not in get_args(Method):
-        raise ParameterError(f"method must be 'auto', 'isotonic', 'bins' or 'recalibration', not {method!r}.")
+    check_choice("method", method, get_args(Method))
     if kind != "auto":
         check_event_kind(kind)
     if kind == "full" and method in ("isotonic", "bins"):

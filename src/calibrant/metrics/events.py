@@ -13,6 +13,7 @@ from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.numerics.simplex import softmax
+from calibrant.options import check_choice
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
@@ -32,8 +33,7 @@ COLUMNS_AT_A_TIME = 16
 
 def check_kind(kind: Any) -> None:
     """Raise on an unknown kind of event."""
-    if kind not in get_args(Kind):
-        raise ParameterError(f"kind must be 'confidence', 'classwise' or 'positive', not {kind!r}.")
+    check_choice("kind", kind, get_args(Kind))
 
 
 def check_two_classes(n_classes: int, instead: str = "kind='classwise'") -> None:
@@ -83,21 +83,11 @@ ALL_ROWS = slice(None)
 
 @dataclass(frozen=True, eq=False)
 class EventScores:
-    """Scores of S events in every row, with the class to which each refers.
+    """Scores of S events in every row, with the class to which each refers."""
 
-    Attributes
-    ----------
-    scores : ndarray of shape (n, S)
-        Probabilities in their own float type.
-    targets : ndarray of shape (n, S) or (S,)
-        Column numbers of the classes that the scores refer to; (S,) if they are the same in all rows.
-    binned_by_class : bool
-        Whether scores that refer to different classes are binned separately.
-    """
-
-    scores: FloatArray
-    targets: IntArray
-    binned_by_class: bool = False
+    scores: FloatArray  # (n, S) probabilities in their own float type
+    targets: IntArray  # (n, S), or (S,) if the classes are the same in all rows
+    binned_by_class: bool = False  # whether scores of different classes are binned separately
 
     def hits(self, labels: IntArray) -> NDArray[np.bool_]:
         """Return whether the class of each score occurred, (n, S)."""

@@ -1,4 +1,4 @@
-"""Grouping loss: what a calibrated score still loses because it treats different rows alike."""
+"""Grouping loss: error of a calibrated score among rows of equal score and different true probabilities."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.events import Kind, check_kind, events
 from calibrant.options import check_level, check_whole, random_source
+from calibrant.shared_parameters import documented
 
 __all__ = ["GroupingLoss", "grouping_loss"]
 
@@ -49,6 +50,7 @@ class GroupingLoss:
         )
 
 
+@documented
 def grouping_loss(
     y_true: Any,
     y_proba: Any,
@@ -71,10 +73,6 @@ def grouping_loss(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     features : array of shape (n, d)
         Numbers that may tell rows of the same score apart, such as inputs or the last hidden layer of a network.
     kind : {"confidence", "positive"}, default="confidence"

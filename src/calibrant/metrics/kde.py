@@ -15,6 +15,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import MetricTraits, metric
 from calibrant.metrics.events import Kind, check_kind, mean_over_events
 from calibrant.numerics.reflected_kernel import linear_binning, reflected_convolution
+from calibrant.options import check_choice
 
 __all__ = ["kde_ece"]
 
@@ -52,16 +53,9 @@ def kde_ece(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
         Weights of the rows. In the bandwidth, n is the effective sample size,
         :math:`(\sum_i w_i)^2 / \sum_i w_i^2`; only ratios of weights matter.
-    kind : {"confidence", "classwise", "positive"}, default="confidence"
-        The predicted class by its confidence; every class by its probability (mean over classes); or the
-        second class of two.
     norm : number of at least 1, default=1
         p.
     bandwidth : float, optional
@@ -115,8 +109,7 @@ def _check_options(norm: Any, bandwidth: Any, convention: Any) -> None:
         raise ParameterError(f"norm must be 1, 2 or another finite number of at least 1, not {norm!r}.")
     if bandwidth is not None and not (isinstance(bandwidth, Real) and MIN_BANDWIDTH <= float(bandwidth) <= 1):
         raise ParameterError(f"bandwidth must be from 0.00025 to 1, or None for the rule, not {bandwidth!r}.")
-    if convention not in get_args(Convention):
-        raise ParameterError(f"convention must be 'paper' or 'published', not {convention!r}.")
+    check_choice("convention", convention, get_args(Convention))
 
 
 def _smoothed_error(

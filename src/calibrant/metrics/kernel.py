@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import FloatArray, IntArray, Matrix, Vector
-from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import MetricTraits, metric
 from calibrant.metrics.events import Kind, check_kind, confidences, mean_over_events
@@ -26,6 +25,7 @@ from calibrant.numerics.kernels import (
     starts_of_equals,
 )
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
+from calibrant.options import check_choice, check_whole
 
 __all__ = ["kernel_calibration_error"]
 
@@ -281,9 +281,7 @@ class Residuals:
 
 def check_block_size(block_size: Any) -> None:
     """Raise if a block would contain no pairs."""
-    is_integer = isinstance(block_size, (int, np.integer)) and not isinstance(block_size, bool)
-    if not is_integer or block_size < 2:
-        raise ParameterError(f"block_size must be an integer of at least 2, not {block_size!r}.")
+    check_whole("block_size", block_size, least=2)
 
 
 def _scaled(weights: Vector | None, n_rows: int) -> Vector:
@@ -325,10 +323,6 @@ def kernel_calibration_error(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
         Weights of the rows; a pair weighs the product of its weights.
     kind : {"full", "confidence", "classwise", "positive"}, default="full"
@@ -380,8 +374,7 @@ def kernel_calibration_error(
     """
     if kind != "full":
         check_kind(kind)
-    if estimator not in get_args(Estimator):
-        raise ParameterError(f"estimator must be 'auto', 'unbiased', 'biased' or 'block', not {estimator!r}.")
+    check_choice("estimator", estimator, get_args(Estimator))
     check_kernel(kernel, bandwidth)
     check_block_size(block_size)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)

@@ -142,11 +142,7 @@ class _CachedDecisions:
 
 
 def _prepare(
-    predictions: Predictions,
-    n_losses: int = 500,
-    n_decisions: int = 2,
-    losses: Any = None,
-    random_state: Any = 0,
+    predictions: Predictions, n_losses: int, n_decisions: int, losses: Any, random_state: Any
 ) -> Evaluator:
     _check_options(n_losses, n_decisions, losses, random_state)
     matrices = _matrices(predictions.n_classes, n_losses, n_decisions, losses, random_state)
@@ -177,13 +173,9 @@ def average_loss_gap(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
     y_proba : array, frame or Predictions
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two; rows are divided by their sums,
         since the gap is defined only for probabilities that sum to one.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
     n_losses : int, default=500
         Number m of losses to draw.
     n_decisions : int, default=2

@@ -30,6 +30,7 @@ from calibrant.numerics.reductions import standard_error_of_mean
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.options import check_level
 from calibrant.presentation.sentences import counted
+from calibrant.shared_parameters import documented
 
 __all__ = ["LowerBound", "calibration_error_lower_bound", "lp_calibration_error"]
 
@@ -110,6 +111,7 @@ class LowerBound:
 UNMOVED = 1e-6
 
 
+@documented
 def calibration_error_lower_bound(
     y_true: Any,
     y_proba: Any,
@@ -139,10 +141,6 @@ def calibration_error_lower_bound(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
         Importance of each row; only ratios matter. Rows are independent observations, also for the standard error,
         and none is split between folds. A weight of two is *not* a duplicated row: copies of a row in different folds
@@ -254,20 +252,10 @@ def lp_calibration_error(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
         Importance of each row; only ratios matter.
-    norm : 1, 2, other number of at least 1, or "max", default=1
-        Norm of the error of a row across classes, for ``kind="full"``.
-    kind : {"confidence", "classwise", "positive", "full"}, default="confidence"
-        Which probabilities to assess.
-    recalibrator : str or Calibrator, default="auto"
-        Calibrator that is fitted on the other folds.
-    n_folds : int, default=5
-        Number of folds; at most the number of rows.
+    norm, kind, recalibrator, n_folds
+        As for :func:`~calibrant.metrics.calibration_error_lower_bound`.
 
     Returns
     -------
@@ -345,10 +333,7 @@ def _terms(
 
 
 def _blocks(
-    problem: LabelledPredictions,
-    recalibrator: Recalibrator,
-    folds: list[IntArray],
-    earlier_only: bool,
+    problem: LabelledPredictions, recalibrator: Recalibrator, folds: list[IntArray], earlier_only: bool
 ) -> Iterator[tuple[IntArray, Vector, Vector, IntArray]]:
     """Yield row numbers, probabilities before and after recalibration in float64, and labels, in blocks."""
     before = problem.predictions.probabilities

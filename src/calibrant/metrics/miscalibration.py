@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 from scipy.special import entr, logsumexp
 
 from calibrant.arrays import Float64Array, FloatArray, IntArray
-from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import MetricTraits, metric
 from calibrant.metrics.events import Kind, check_kind, mean_over_events
 from calibrant.numerics.isotonic import isotonic_fit
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.numerics.simplex import log_softmax
+from calibrant.options import check_choice
 from calibrant.space import Space
 
 __all__ = ["miscalibration"]
@@ -23,12 +23,7 @@ Loss = Literal["brier", "log"]
 
 @metric(MetricTraits(positive_by_noise=True))
 def miscalibration(
-    y_true: Any,
-    y_proba: Any,
-    *,
-    sample_weight: Any = None,
-    kind: Kind = "confidence",
-    loss: Loss = "brier",
+    y_true: Any, y_proba: Any, *, sample_weight: Any = None, kind: Kind = "confidence", loss: Loss = "brier"
 ) -> float:
     r"""Miscalibration (MCB): reduction of a proper loss by isotonic regression, without bins (CORP).
 
@@ -49,15 +44,6 @@ def miscalibration(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
-    kind : {"confidence", "classwise", "positive"}, default="confidence"
-        The predicted class by its confidence; every class by its probability (mean over classes); or the second
-        class of two.
     loss : {"brier", "log"}, default="brier"
         Which loss; the function g is the same for both. The Brier loss is in squared probability, like the square
         of ECE with ``norm=2``, and the log-loss in nats.
@@ -89,8 +75,7 @@ def miscalibration(
     >>> round(loss, 6) == round(0.9 * float(np.log(0.9 / 0.8)) + 0.1 * float(np.log(0.1 / 0.2)), 6)
     True
     """
-    if loss not in get_args(Loss):
-        raise ParameterError(f"loss must be 'brier' or 'log', not {loss!r}.")
+    check_choice("loss", loss, get_args(Loss))
     check_kind(kind)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from calibrant.arrays import Float64Array
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.events import Kind, check_kind, events
+from calibrant.shared_parameters import documented
 from calibrant.tabular import Tabular
 
 __all__ = ["MurphyCurve", "murphy_curve"]
@@ -62,6 +63,7 @@ class MurphyCurve(Tabular):
         }
 
 
+@documented
 def murphy_curve(
     y_true: Any, y_proba: Any, *, sample_weight: Any = None, kind: Kind = "confidence"
 ) -> MurphyCurve:
@@ -74,12 +76,6 @@ def murphy_curve(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
     kind : {"confidence", "classwise", "positive"}, default="confidence"
         The predicted class by its confidence; all pairs of a row and a class; or the second class of two.
 

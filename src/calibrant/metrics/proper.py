@@ -17,6 +17,7 @@ from calibrant.metrics.row_losses import (
     row_losses,
 )
 from calibrant.predictions import Predictions
+from calibrant.shared_parameters import documented
 
 __all__ = ["brier_score", "calibration_gain", "log_loss", "spherical_loss"]
 
@@ -44,14 +45,10 @@ def log_loss(y_true: Any, y_proba: Any, *, sample_weight: Any = None, floor: flo
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
     y_proba : array, frame or Predictions
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two. Pass logits through
         ``Predictions.from_logits``: they are never converted to probabilities, so the loss is exact and finite
         even where the softmax underflows to zero.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
     floor : float, default=0.0
         Lower limit f for the probability of the true class.
 
@@ -104,11 +101,7 @@ def _brier_score(scale_by_half: bool | Literal["auto"]) -> MeanMetric:
 
 @metric(PROPER, parts=_brier_score)
 def brier_score(
-    y_true: Any,
-    y_proba: Any,
-    *,
-    sample_weight: Any = None,
-    scale_by_half: bool | Literal["auto"] = "auto",
+    y_true: Any, y_proba: Any, *, sample_weight: Any = None, scale_by_half: bool | Literal["auto"] = "auto"
 ) -> float:
     r"""Brier score: mean squared distance between the probabilities and the one-hot true class.
 
@@ -118,12 +111,6 @@ def brier_score(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
     scale_by_half : bool or "auto", default="auto"
         Whether to halve the sum over classes; ``"auto"`` does so for two classes only, as in scikit-learn.
         The binary score is then the familiar :math:`(p_i - y_i)^2` of the positive class.
@@ -170,15 +157,6 @@ def spherical_loss(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> f
     A proper score. Like the Brier score it is bounded; like the log-loss it grows fast when a likely class was
     wrong :cite:`gneiting2007`. The spherical score itself, where higher is better, is one minus this.
 
-    Parameters
-    ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
-
     Returns
     -------
     float
@@ -193,6 +171,7 @@ def spherical_loss(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> f
     return _spherical_loss()(LabelledPredictions.parse(y_proba, y_true, sample_weight))
 
 
+@documented
 def calibration_gain(
     y_true: Any, before: Any, after: Any, *, sample_weight: Any = None, loss: Loss = "brier"
 ) -> float:
@@ -207,13 +186,9 @@ def calibration_gain(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
     before, after : array, frame or Predictions
         Probabilities (n, K) of the same rows and classes, or (n,) or (n, 1) for the positive class of two.
         ``after`` must come from a calibrator that was fitted on other rows.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
     loss : {"brier", "log", "spherical"}, default="brier"
         Which loss. The Brier loss is the *sum* over classes, for two classes too.
 

@@ -12,7 +12,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import Evaluator
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
 from calibrant.numerics.simplex import log_softmax, softmax
-from calibrant.options import is_number
+from calibrant.options import check_choice, is_number
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
@@ -26,8 +26,7 @@ _BlockLoss = Callable[[Matrix, IntArray, Space], Vector]
 
 def check_loss(loss: Any) -> None:
     """Raise unless this is the name of a loss."""
-    if loss not in get_args(Loss):
-        raise ParameterError(f"loss must be 'log', 'brier' or 'spherical', not {loss!r}.")
+    check_choice("loss", loss, get_args(Loss))
 
 
 def log_loss_ceiling(floor: Any) -> float:
@@ -182,31 +181,21 @@ class MeanSums:
 
 @dataclass(frozen=True)
 class MeanMetric:
-    r"""The mean :math:`\frac{1}{W} \sum_i w_i v_i` of a value v of each row.
+    r"""The mean :math:`\frac{1}{W} \sum_i w_i v_i` of a value v of each row."""
 
-    Attributes
-    ----------
-    values : function
-        Returns the values of labelled rows, (n,).
-    values_of : function
-        Returns a function of labels that gives the values for fixed predictions.
-    """
-
-    values: Callable[[LabelledPredictions], Vector]
-    values_of: Callable[[Predictions], LossesOf]
+    values: Callable[[LabelledPredictions], Vector]  # of labelled rows, (n,)
+    values_of: Callable[[Predictions], LossesOf]  # of fixed predictions, as a function of labels
 
     def __call__(self, data: LabelledPredictions) -> float:
         """Return the metric."""
         return float(np.average(self.values(data), weights=data.weights))
 
     def of(self, data: LabelledPredictions) -> MeanSums:
-        """Return the sums of these rows."""
         values = self.values(data)
         total = values.sum() if data.weights is None else data.weights @ values
         return MeanSums(data.total_weight, float(total))
 
     def of_parts(self, data: LabelledPredictions, part: IntArray, n_parts: int) -> tuple[Vector, Vector]:
-        """Return weight and total of every part."""
         values = self.values(data)
         if data.weights is not None:
             values = data.weights * values
@@ -216,18 +205,15 @@ class MeanMetric:
         )
 
     def from_arrays(self, *arrays: Vector) -> MeanSums:
-        """Return the sums of one part."""
         return MeanSums(*map(float, arrays))
 
     def check_batches(self) -> None:
         """Accept all options: sums over rows always add up."""
 
     def value(self, sums: MeanSums) -> float:
-        """Return the metric from the sums of all rows."""
         return sums.total / sums.weight
 
     def prepared(self, predictions: Predictions) -> Evaluator:
-        """Return the metric as a function of labels and weights alone."""
         values_of = self.values_of(predictions)
 
         def evaluate(labels: IntArray, weights: Vector | None) -> float:

@@ -1,5 +1,6 @@
 """Selective prediction: risk-coverage curve, AURC, excess AURC and accuracy at a coverage."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from calibrant.numerics.cumulative import ScoreGroups
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.options import is_number
 from calibrant.predictions import Predictions
+from calibrant.shared_parameters import documented
 from calibrant.space import Space
 from calibrant.tabular import Tabular
 
@@ -57,6 +59,7 @@ class RiskCoverageCurve(Tabular):
 
     def accuracy_at(self, coverage: float) -> float:
         """Return the accuracy of the most confident rows, as :func:`~calibrant.metrics.accuracy_at_coverage` does."""
+        _check_coverage(coverage)
         wrong = np.concatenate([[0.0], self.coverage * self.risk])
         accepted = np.concatenate([[0.0], self.coverage])
         accepted[-1] = 1.0  # up to rounding
@@ -117,6 +120,7 @@ def exact_confidences(predictions: Predictions) -> Float64Array:
     return exact
 
 
+@documented
 def risk_coverage_curve(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> RiskCoverageCurve:
     r"""Risk-coverage curve: error rate among the rows whose confidence is at least a threshold, for all thresholds.
 
@@ -126,15 +130,6 @@ def risk_coverage_curve(y_true: Any, y_proba: Any, *, sample_weight: Any = None)
         r(t) = \frac{\sum_{i :\, s_i \ge t} w_i \, [\hat y_i \ne y_i]}{\sum_{i :\, s_i \ge t} w_i}
 
     with the confidence :math:`s_i = \max_k p_{ik}` and the predicted class :math:`\hat y_i` :cite:`elyaniv2010`.
-
-    Parameters
-    ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
 
     Returns
     -------
@@ -157,12 +152,17 @@ def risk_coverage_curve(y_true: Any, y_proba: Any, *, sample_weight: Any = None)
     return _Ranking(data.predictions).curve(data.labels, data.weights)
 
 
-def _prepare_aurc(predictions: Predictions) -> Evaluator:
-    ranking = _Ranking(predictions)
-    return lambda labels, weights: ranking.curve(labels, weights).aurc
+def _prepared(value: Callable[..., float]) -> Callable[..., Evaluator]:
+    """Return a function that ranks the rows once, for this value of the curve of any number of label vectors."""
+
+    def prepare(predictions: Predictions, **options: Any) -> Evaluator:
+        ranking = _Ranking(predictions)
+        return lambda labels, weights: value(ranking.curve(labels, weights), **options)
+
+    return prepare
 
 
-@metric(MetricTraits(), prepare=_prepare_aurc)
+@metric(MetricTraits(), prepare=_prepared(lambda curve: curve.aurc))
 def aurc(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
     r"""AURC: area under the risk-coverage curve, the mean error rate over all confidence thresholds.
 
@@ -172,15 +172,6 @@ def aurc(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
         r(t) = \frac{\sum_{j :\, s_j \ge t} w_j \, [\hat y_j \ne y_j]}{\sum_{j :\, s_j \ge t} w_j}
 
     with the confidence :math:`s_i` and the predicted class :math:`\hat y_i` :cite:`geifman2019`.
-
-    Parameters
-    ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
 
     Returns
     -------
@@ -204,12 +195,7 @@ def aurc(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
     return risk_coverage_curve(y_true, y_proba, sample_weight=sample_weight).aurc
 
 
-def _prepare_excess_aurc(predictions: Predictions) -> Evaluator:
-    ranking = _Ranking(predictions)
-    return lambda labels, weights: ranking.curve(labels, weights).excess_aurc
-
-
-@metric(MetricTraits(), prepare=_prepare_excess_aurc)
+@metric(MetricTraits(), prepare=_prepared(lambda curve: curve.excess_aurc))
 def excess_aurc(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
     r"""Excess AURC (E-AURC): area under the risk-coverage curve minus that of a perfect ranking.
 
@@ -217,15 +203,6 @@ def excess_aurc(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> floa
 
     with the error rate r of all rows. The second term is the area for many rows if every correct prediction has a higher
     confidence than every wrong one :cite:`geifman2019`.
-
-    Parameters
-    ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
 
     Returns
     -------
@@ -241,18 +218,15 @@ def excess_aurc(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> floa
     return risk_coverage_curve(y_true, y_proba, sample_weight=sample_weight).excess_aurc
 
 
-def _prepare_accuracy(predictions: Predictions, coverage: float = 0.8) -> Evaluator:
-    _check_coverage(coverage)
-    ranking = _Ranking(predictions)
-    return lambda labels, weights: ranking.curve(labels, weights).accuracy_at(coverage)
-
-
 def _check_coverage(coverage: Any) -> None:
     if not is_number(coverage) or not 0 < coverage <= 1:
         raise ParameterError(f"coverage must be above 0 and at most 1, such as 0.8, not {coverage!r}.")
 
 
-@metric(MetricTraits(higher_is_better=True), prepare=_prepare_accuracy)
+@metric(
+    MetricTraits(higher_is_better=True),
+    prepare=_prepared(lambda curve, coverage: curve.accuracy_at(coverage)),
+)
 def accuracy_at_coverage(
     y_true: Any, y_proba: Any, *, sample_weight: Any = None, coverage: float = 0.8
 ) -> float:
@@ -264,12 +238,6 @@ def accuracy_at_coverage(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
     coverage : float, default=0.8
         Fraction of rows to accept, above 0 and at most 1; 1 gives the accuracy.
 

@@ -63,12 +63,6 @@ def smooth_ece(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
     kind : {"confidence", "classwise", "positive"}, default="confidence"
         The predicted class by its confidence; every class by its probability (mean over classes, each with
         its own bandwidth); or the second class of two.
@@ -125,10 +119,7 @@ def _check_bandwidth(bandwidth: Any) -> None:
 
 
 def _column_error(
-    scores: FloatArray,
-    outcomes: NDArray[np.bool_],
-    weights: Float64Array | None,
-    bandwidth: float | None,
+    scores: FloatArray, outcomes: NDArray[np.bool_], weights: Float64Array | None, bandwidth: float | None
 ) -> float:
     places = np.clip(scores, 0, 1).astype(np.float64)
     masses = outcomes - places

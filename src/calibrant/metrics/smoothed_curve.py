@@ -42,12 +42,6 @@ def integrated_calibration_index(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
     kind : {"confidence", "classwise", "positive"}, default="confidence"
         The predicted class by its confidence; every class by its probability (mean over classes); or the second class of two,
         as in the clinical literature.

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Float64Array, FloatArray, IntArray
-from calibrant.binning.schemes import MASS_TOLERANCE
+from calibrant.binning.schemes import nearest_masses
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.binned_metric import Norm, Strategy, check_norm, chosen_scheme, gap_norms
 from calibrant.metrics.declaration import MetricTraits, metric
@@ -54,12 +54,6 @@ def ece_sweep(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
     kind : {"confidence", "classwise", "positive"}, default="confidence"
         The predicted class by its confidence; every class by its probability, each with its own number of
         bins (mean over classes); or the second class of two.
@@ -147,10 +141,7 @@ def sweep_n_bins(
 
 
 def _sweep(
-    strategy: Strategy,
-    scores: FloatArray,
-    outcomes: NDArray[np.bool_],
-    weights: Float64Array | None,
+    strategy: Strategy, scores: FloatArray, outcomes: NDArray[np.bool_], weights: Float64Array | None
 ) -> "_Sweep":
     rows = levels(scores, outcomes, weights)
     return _EqualMassSweep(rows) if strategy == "quantile" else _EqualWidthSweep(rows)
@@ -259,12 +250,7 @@ class _EqualMassSweep(_Sweep):
     """The bins of :class:`~calibrant.binning.EqualMass`, for any number of bins from one sort."""
 
     def inner_cuts(self, n_bins: IntArray, number: IntArray) -> IntArray:
-        target = self.total * number / n_bins
-        upper = np.clip(np.searchsorted(self.weight_below, target), 1, self.n_levels)
-        below = target - self.weight_below[upper - 1]
-        above = self.weight_below[upper] - target
-        cuts: IntArray = upper - (below < above - MASS_TOLERANCE * self.total)
-        return cuts
+        return nearest_masses(self.weight_below, self.total * number / n_bins)
 
     def places(self, level: IntArray) -> Float64Array:
         middle: Float64Array = (self.weight_below[level] + self.weight_below[level + 1]) / (2 * self.total)

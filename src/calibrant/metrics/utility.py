@@ -250,9 +250,7 @@ class OptimalDecision:
 
 
 def _event(
-    probabilities: FloatArray,
-    occurs: Callable[[IntArray], NDArray[np.bool_]],
-    tolerance: float = 0.0,
+    probabilities: FloatArray, occurs: Callable[[IntArray], NDArray[np.bool_]], tolerance: float = 0.0
 ) -> Prospect:
     """Return the predicted utility for the indicator of an event."""
     # Rows sum to one only up to rounding; probabilities are capped at one.
@@ -261,9 +259,7 @@ def _event(
 
 
 def _event_of_logits(
-    predictions: Predictions,
-    split: Split,
-    occurs: Callable[[IntArray], NDArray[np.bool_]],
+    predictions: Predictions, split: Split, occurs: Callable[[IntArray], NDArray[np.bool_]]
 ) -> Prospect:
     """Return the predicted utility for an event from logits, in float64 and in blocks of rows.
 
@@ -314,12 +310,6 @@ def utility_calibration_error(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows.
     utility : Utility, default=TopClasses(1)
         :class:`~calibrant.metrics.TopClasses` for the predicted class or a set of k,
         :class:`~calibrant.metrics.OneClass` for a class, :class:`~calibrant.metrics.OptimalDecision` for a cost

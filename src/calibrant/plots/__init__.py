@@ -6,15 +6,15 @@ Displays are created by ``from_predictions`` or ``from_estimator`` and plotted b
 
 from calibrant.plots.bin_sensitivity import BinSensitivity, BinSensitivityDisplay, bin_sensitivity
 from calibrant.plots.binary_map_display import BinaryMapDisplay
-from calibrant.plots.calibration_belt_display import CalibrationBeltDisplay
 from calibrant.plots.class_probability_boxes import BoxStatistics, ClassProbabilityBoxDisplay
 from calibrant.plots.critical_difference_display import CriticalDifferenceDisplay
 from calibrant.plots.cumulative_curve import CumulativeCurve, CumulativeDifferenceDisplay, cumulative_curve
-from calibrant.plots.decision_curve_display import DecisionCurveDisplay
 from calibrant.plots.display import Display
+from calibrant.plots.hypothesis_test_displays import CalibrationBeltDisplay, SubgroupDisplay
 from calibrant.plots.latent_functions import LatentFunction, LatentFunctionDisplay
 from calibrant.plots.learning_curve import LearningCurve, LearningCurveDisplay, learning_curve
 from calibrant.plots.linear_map import ConfusionChange, LinearMapDisplay
+from calibrant.plots.model_curves import DecisionCurveDisplay, RiskCoverageDisplay
 from calibrant.plots.pass_rate_display import PassRateDisplay
 from calibrant.plots.reliability.classwise import (
     ClasswiseReliability,
@@ -23,7 +23,6 @@ from calibrant.plots.reliability.classwise import (
 )
 from calibrant.plots.reliability.curve import ReliabilityCurve, reliability_curve
 from calibrant.plots.reliability.diagram import ReliabilityDisplay
-from calibrant.plots.risk_coverage_display import RiskCoverageDisplay
 from calibrant.plots.simplex.interpretation_points import InterpretationPointsDisplay
 from calibrant.plots.simplex.kernel_weights import KernelWeightsDisplay
 from calibrant.plots.simplex.map import (
@@ -33,7 +32,6 @@ from calibrant.plots.simplex.map import (
     simplex_map,
 )
 from calibrant.plots.simplex.predictions import SimplexDisplay
-from calibrant.plots.subgroup_display import SubgroupDisplay
 from calibrant.plots.temperature_histogram_display import TemperatureHistogramDisplay
 
 __all__ = [

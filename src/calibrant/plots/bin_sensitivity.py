@@ -11,16 +11,16 @@ from calibrant.arrays import AnyArray, IntArray, Vector
 from calibrant.binning import EqualWidth
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.classwise import class_ece, classwise_ece
-from calibrant.metrics.confidence import confidence_ece
+from calibrant.metrics.binned_errors import class_ece, classwise_ece, confidence_ece
 from calibrant.metrics.debiased import debiased_ece
 from calibrant.metrics.declaration import evaluator
 from calibrant.metrics.events import Kind, events
 from calibrant.numerics.label_sampling import LabelSampler
 from calibrant.options import check_choice, check_whole, is_whole, random_source
 from calibrant.plots.display import PredictionDisplay, new_axes
-from calibrant.plots.style import FAINT, LABEL_SIZE, MARKERS, SERIES, legend_above, write_caption
+from calibrant.plots.style import FAINT, MARKERS, SERIES, label_axes, legend_above, write_caption
 from calibrant.presentation.sentences import counted
+from calibrant.shared_parameters import documented
 from calibrant.tabular import Tabular
 
 __all__ = ["BinSensitivity", "BinSensitivityDisplay", "bin_sensitivity"]
@@ -70,20 +70,15 @@ class BinSensitivity(Tabular):
 
     def columns(self) -> dict[str, AnyArray]:
         """Return one row per number of bins."""
-        return {
-            "n_bins": self.n_bins,
-            "equal_width": self.equal_width,
-            "equal_mass": self.equal_mass,
-            "debiased": self.debiased,
-            "noise": self.noise,
-            "noise_high": self.noise_high,
-        }
+        names = ("n_bins", "equal_width", "equal_mass", "debiased", "noise", "noise_high")
+        return {name: getattr(self, name) for name in names}
 
     def __repr__(self) -> str:
         first, last = self.n_bins[0], self.n_bins[-1]
         return f"BinSensitivity({self.metric}, {first} to {last} bins, {counted(self.n_rows, 'row')})"
 
 
+@documented
 def bin_sensitivity(
     y_true: Any,
     y_proba: Any,
@@ -104,10 +99,6 @@ def bin_sensitivity(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
         Sample weights; each row is one observation.
     metric : {"confidence", "classwise", "positive"}, default="confidence"
@@ -245,11 +236,6 @@ class BinSensitivityDisplay(PredictionDisplay):
     name : str, default=""
         Title.
 
-    Attributes
-    ----------
-    ax_, figure_
-        Axes and figure, set by :meth:`plot`.
-
     Examples
     --------
     >>> display = BinSensitivityDisplay.from_predictions([0] * 9 + [1], [[0.8, 0.2]] * 10, n_bins=(5, 10))
@@ -291,7 +277,6 @@ class BinSensitivityDisplay(PredictionDisplay):
         return self.sensitivity.columns()
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.4, 4.6))
         found, axes = self.sensitivity, self.ax_
         axes.fill_between(
@@ -324,12 +309,9 @@ class BinSensitivityDisplay(PredictionDisplay):
         axes.set_xticks(found.n_bins, labels=[str(number) for number in found.n_bins])
         axes.minorticks_off()
         axes.set_ylim(bottom=0)
-        axes.set_xlabel("number of bins", fontsize=LABEL_SIZE)
-        axes.set_ylabel(METRIC_NAMES[found.metric], fontsize=LABEL_SIZE)
-        axes.tick_params(labelsize=LABEL_SIZE)
+        label_axes(axes, "number of bins", METRIC_NAMES[found.metric])
         legend_above(axes, axes.get_legend_handles_labels()[0], self.name)
         write_caption(
-            axes,
-            "Shaded: range of 95 % of the errors of calibrated predictions with equal-width bins.",
+            axes, "Shaded: range of 95 % of the errors of calibrated predictions with equal-width bins."
         )
         return self

@@ -30,11 +30,6 @@ class BinaryMapDisplay(Display):
     truth : ndarray of shape (m,), optional
         True probabilities.
 
-    Attributes
-    ----------
-    ax_, figure_
-        Axes and figure, set by :meth:`plot`.
-
     Examples
     --------
     >>> from calibrant import PlattScaling
@@ -53,11 +48,7 @@ class BinaryMapDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls,
-        estimators: Any,
-        *,
-        truth: Callable[[Vector], Any] | None = None,
-        n_points: int = 501,
+        cls, estimators: Any, *, truth: Callable[[Vector], Any] | None = None, n_points: int = 501
     ) -> Self:
         """Create the display from fitted calibrators.
 
@@ -100,7 +91,6 @@ class BinaryMapDisplay(Display):
         }
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax)
         self.ax_.plot([0, 1], [0, 1], color=FAINT, linestyle="--", linewidth=1.1)
         if self.truth is not None:

@@ -10,6 +10,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.plots.display import PredictionDisplay, new_axes
 from calibrant.plots.simplex.triangle import class_columns
 from calibrant.plots.style import FAINT, INK, LABEL_SIZE, SERIES, TITLE_SIZE
+from calibrant.shared_parameters import documented
 
 __all__ = ["BoxStatistics", "ClassProbabilityBoxDisplay"]
 
@@ -119,11 +120,6 @@ class ClassProbabilityBoxDisplay(PredictionDisplay):
     title : str
         Title of the plot.
 
-    Attributes
-    ----------
-    ax_, figure_
-        Axes and figure, set by :meth:`plot`.
-
     Examples
     --------
     >>> p = [[0.7, 0.2, 0.1], [0.5, 0.3, 0.2], [0.3, 0.6, 0.1], [0.2, 0.2, 0.6]]
@@ -137,6 +133,7 @@ class ClassProbabilityBoxDisplay(PredictionDisplay):
     title: str = "Probabilities by true class"
 
     @classmethod
+    @documented
     def from_predictions(
         cls,
         y_true: Any,
@@ -150,10 +147,6 @@ class ClassProbabilityBoxDisplay(PredictionDisplay):
 
         Parameters
         ----------
-        y_true : array of shape (n,)
-            True classes.
-        y_proba : array, frame or Predictions
-            Probabilities, (n, K).
         sample_weight : array of shape (n,), optional
             Sample weights; a weight of two equals a duplicated row.
         classes : sequence of labels, optional
@@ -178,21 +171,10 @@ class ClassProbabilityBoxDisplay(PredictionDisplay):
             "class": np.tile(np.array(self.names), size),
             "count": np.repeat(self.statistics.count, size),
         }
-        for name in (
-            "low",
-            "lower_quartile",
-            "median",
-            "upper_quartile",
-            "high",
-            "notch",
-            "mean",
-            "deviation",
-        ):
-            columns[name] = getattr(self.statistics, name).ravel()
-        return columns
+        values = vars(self.statistics)
+        return columns | {name: value.ravel() for name, value in values.items() if name != "count"}
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         size = len(self.names)
         self.ax_, self.figure_ = new_axes(ax, (float(np.clip(1.2 + 0.26 * size * (size + 1), 5.5, 15)), 4.2))
         from matplotlib.patches import Patch

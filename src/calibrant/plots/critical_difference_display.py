@@ -49,11 +49,6 @@ class CriticalDifferenceDisplay(Display):
     sides : {1, 2}
         Whether the Bonferroni-Dunn test asks only if the control is better; the bar then extends to one side.
 
-    Attributes
-    ----------
-    ax_, figure_
-        Axes and figure, set by :meth:`plot`.
-
     Examples
     --------
     >>> losses = [[0.4, 0.3, 0.1], [0.5, 0.6, 0.2], [0.6, 0.5, 0.2], [0.8, 0.4, 0.3], [0.9, 0.8, 0.7]]
@@ -144,7 +139,6 @@ class CriticalDifferenceDisplay(Display):
         }
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         n_methods = len(self.methods)
         half = -(-n_methods // 2)
         depth = FIRST_NAME + BAR_STEP * len(self._bars()) + 0.8 * half

@@ -11,8 +11,9 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.cumulative import RANGE, ScoreGroups
 from calibrant.plots.display import PredictionDisplay, new_axes
 from calibrant.plots.event_rows import EventKind, EventRows
-from calibrant.plots.style import DIAGONAL, INK, LABEL_SIZE, SERIES, TITLE_SIZE, write_caption
+from calibrant.plots.style import DIAGONAL, INK, LABEL_SIZE, SERIES, TITLE_SIZE, label_axes, write_caption
 from calibrant.presentation.sentences import counted, p_text
+from calibrant.shared_parameters import documented
 from calibrant.tabular import Tabular
 
 __all__ = ["CumulativeCurve", "CumulativeDifferenceDisplay", "cumulative_curve"]
@@ -72,6 +73,7 @@ class CumulativeCurve(Tabular):
         )
 
 
+@documented
 def cumulative_curve(
     y_true: Any, y_proba: Any, *, sample_weight: Any = None, kind: EventKind = "auto", label: Any = None
 ) -> CumulativeCurve:
@@ -85,10 +87,6 @@ def cumulative_curve(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
         Sample weights; each row is one observation.
     kind : {"auto", "confidence", "positive", "class", "top-label"}, default="auto"
@@ -166,11 +164,6 @@ class CumulativeDifferenceDisplay(PredictionDisplay):
     name : str, default=""
         Title.
 
-    Attributes
-    ----------
-    ax_, figure_
-        Axes and figure, set by :meth:`plot`.
-
     Examples
     --------
     >>> display = CumulativeDifferenceDisplay.from_predictions([1] * 30 + [0] * 70, [0.2] * 100)
@@ -202,7 +195,6 @@ class CumulativeDifferenceDisplay(PredictionDisplay):
         return self.curve.columns()
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.6, 4.9))
         curve, axes = self.curve, self.ax_
         lowest, highest = float(curve.difference.min()), float(curve.difference.max())
@@ -215,9 +207,9 @@ class CumulativeDifferenceDisplay(PredictionDisplay):
         bottom, top = min(lowest, -TWO_SIDED * curve.sigma), max(highest, TWO_SIDED * curve.sigma)
         margin = 0.06 * max(top - bottom, 1e-6)
         axes.set(xlim=(0, 1), ylim=(bottom - margin, top + margin))
-        axes.set_xlabel("fraction of rows, from the lowest score to the highest", fontsize=LABEL_SIZE)
-        axes.set_ylabel("cumulative outcomes minus scores", fontsize=LABEL_SIZE)
-        axes.tick_params(labelsize=LABEL_SIZE)
+        label_axes(
+            axes, "fraction of rows, from the lowest score to the highest", "cumulative outcomes minus scores"
+        )
         self._scores()
         title = f"{self.name or curve.event}: Kuiper {curve.kuiper:.3g}, {p_text(curve.p_value, digits=2)}"
         axes.set_title(title, fontsize=TITLE_SIZE)

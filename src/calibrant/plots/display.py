@@ -4,6 +4,7 @@ from abc import abstractmethod
 from base64 import b64encode
 from collections.abc import Sequence
 from copy import copy
+from inspect import cleandoc
 from io import BytesIO
 from typing import Any, Self
 
@@ -14,6 +15,12 @@ from calibrant.tabular import Tabular
 
 __all__ = ["Display"]
 
+
+ATTRIBUTES = """Attributes
+----------
+ax_, figure_
+    Axes and figure, set by :meth:`plot`.
+"""
 
 RESOLUTION = 96  # of plots in notebooks, in dots per inch
 
@@ -27,6 +34,13 @@ class Display(Tabular):
 
     ax_: Any
     figure_: Any
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Describe the attributes of a plot, unless its docstring does."""
+        super().__init_subclass__(**options)
+        if cls.__doc__ and "Attributes\n" not in cls.__doc__:
+            before, heading, after = cleandoc(cls.__doc__).partition("Examples\n--------\n")
+            cls.__doc__ = f"{before}{ATTRIBUTES}\n{heading}{after}"
 
     @abstractmethod
     def plot(self, ax: Any = None) -> Self:
@@ -77,13 +91,7 @@ class PredictionDisplay(Display):
 
 
 def new_axes(ax: Any = None, size: tuple[float, float] = (4.8, 4.8)) -> tuple[Any, Any]:
-    """Return axes and their figure; a new figure of the given size in inches if there are none.
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    """
+    """Return axes and their figure; a new figure of the given size in inches if there are none."""
     if ax is not None:
         return ax, ax.figure
     figure, axes = _pyplot().subplots(figsize=size, layout="constrained")
@@ -98,13 +106,7 @@ def predictions_of(estimator: Any, X: Any) -> Predictions:
 
 
 def _pyplot() -> Any:
-    """Return matplotlib's pyplot.
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    """
+    """Return matplotlib's pyplot, or raise an error that names the extra."""
     try:
         from matplotlib import pyplot as module
     except ModuleNotFoundError as error:
@@ -113,22 +115,11 @@ def _pyplot() -> Any:
 
 
 def panels(
-    ax: Any,
-    size: tuple[float, float],
-    *,
-    widths: Sequence[float] = (1.0,),
-    heights: Sequence[float] = (1.0,),
+    ax: Any, size: tuple[float, float], *, widths: Sequence[float] = (1.0,), heights: Sequence[float] = (1.0,)
 ) -> tuple[list[Any], Any]:
-    """Return the axes row by row, and their figure.
+    """Return the axes row by row, and their figure, for relative widths of columns and heights of rows.
 
-    Parameters
-    ----------
-    ax : None, axes or sequence of axes
-        None for a new figure; one axes, in whose place the panels are drawn; or all axes.
-    size : tuple of float
-        Width and height of a new figure in inches.
-    widths, heights : sequence of float
-        Relative sizes of columns and rows.
+    ``ax`` is None for a new figure of the given size in inches; one axes, in whose place the panels are drawn; or all axes.
     """
     n_panels = len(widths) * len(heights)
     ratios = {"width_ratios": list(widths), "height_ratios": list(heights)}

@@ -25,29 +25,14 @@ rows that predict ``label``; its confidence. ``"auto"``: ``"positive"`` for two 
 
 @dataclass(frozen=True, eq=False)
 class EventRows:
-    """Scores and outcomes of one event.
+    """Scores and outcomes of one event."""
 
-    Attributes
-    ----------
-    kind : str
-        An :data:`EventKind` other than ``"auto"``.
-    name : str
-        Name of the event, such as ``"predicted class"`` or ``"class 'cat'"``.
-    utility : Utility
-        The event as a utility for cumulative tests.
-    data : LabelledPredictions
-        The rows used.
-    scores : ndarray of shape (n,)
-        Predicted probability of the event, in its original float type.
-    occurred : ndarray of shape (n,)
-    """
-
-    kind: str
-    name: str
-    utility: Utility
+    kind: str  # an EventKind other than "auto"
+    name: str  # such as "predicted class" or "class 'cat'"
+    utility: Utility  # the event as a utility for cumulative tests
     data: LabelledPredictions
-    scores: FloatArray
-    occurred: NDArray[np.bool_]
+    scores: FloatArray  # (n,) predicted probability of the event, in its float type
+    occurred: NDArray[np.bool_]  # (n,)
 
     @classmethod
     def of(cls, data: LabelledPredictions, kind: EventKind = "auto", label: Any = None) -> Self:

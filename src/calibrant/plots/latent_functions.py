@@ -256,14 +256,12 @@ class LatentFunctionDisplay(Display):
 
     def columns(self) -> dict[str, AnyArray]:
         """Return all functions in long format: name, score, value and band."""
-        n_points = len(self.scores)
-        return {
-            "name": np.repeat([function.name for function in self.functions], n_points),
-            "score": np.tile(self.scores, len(self.functions)),
-            "value": np.concatenate([function.values for function in self.functions]),
-            "low": np.concatenate([function.low for function in self.functions]),
-            "high": np.concatenate([function.high for function in self.functions]),
+        values = {
+            key: np.concatenate([getattr(function, attribute) for function in self.functions])
+            for key, attribute in (("value", "values"), ("low", "low"), ("high", "high"))
         }
+        names = np.repeat([function.name for function in self.functions], len(self.scores))
+        return {"name": names, "score": np.tile(self.scores, len(self.functions)), **values}
 
     def plot(self, ax: Any = None) -> Self:
         """Plot in place of the given axes, on two axes, or on a new figure, and return self."""

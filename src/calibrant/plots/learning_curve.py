@@ -21,10 +21,11 @@ from calibrant.notices import gathered
 from calibrant.numerics.folds import Fold
 from calibrant.options import check_level, is_whole, random_source
 from calibrant.plots.display import PredictionDisplay, new_axes
-from calibrant.plots.style import DIAGONAL, LABEL_SIZE, legend_above, look, thousands, write_caption
+from calibrant.plots.style import DIAGONAL, label_axes, legend_above, look, write_caption
 from calibrant.predictions import Predictions
 from calibrant.presentation.sentences import counted
 from calibrant.registry import make
+from calibrant.shared_parameters import documented
 from calibrant.space import Space
 from calibrant.tabular import Tabular, stacked_columns
 
@@ -40,19 +41,11 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Hyperbola:
-    r"""The loss a + b / n: the asymptotic excess loss of a model with a fixed number of parameters and n rows.
+    r"""The loss a + b / n: the asymptotic excess loss of a model with a fixed number of parameters and n rows."""
 
-    Attributes
-    ----------
-    asymptote, slope : float
-        a and b, both non-negative: losses are non-negative, and on average do not increase with the number of rows.
-    covariance : ndarray of shape (2, 2)
-        Covariance of a and b; infinite for fewer than three points.
-    """
-
-    asymptote: float
-    slope: float
-    covariance: Vector
+    asymptote: float  # a, not negative
+    slope: float  # b, not negative: on average losses do not increase with n
+    covariance: Vector  # (2, 2) of a and b; infinite for fewer than three points
 
     @classmethod
     def through(cls, sizes: IntArray, losses: Vector) -> Self:
@@ -161,15 +154,10 @@ class LearningCurve(Tabular):
 
     def columns(self) -> dict[str, AnyArray]:
         """Return one row per size of the calibration set."""
-        return {
-            "size": self.sizes,
-            "loss": self.loss,
-            "low": self.low,
-            "high": self.high,
-            "difference_low": self.difference_low,
-            "difference_high": self.difference_high,
-            "uncalibrated": np.full(len(self.sizes), self.uncalibrated),
-        }
+        names = ("loss", "low", "high", "difference_low", "difference_high")
+        uncalibrated = np.full(len(self.sizes), self.uncalibrated)
+        values = {name: getattr(self, name) for name in names}
+        return {"size": self.sizes, **values, "uncalibrated": uncalibrated}
 
     def expected(self, n_rows: float) -> tuple[float, float]:
         """Return the expected loss for a size of the calibration set, and its standard error.
@@ -191,6 +179,7 @@ class LearningCurve(Tabular):
         )
 
 
+@documented
 def learning_curve(
     y_true: Any,
     y_proba: Any,
@@ -213,10 +202,6 @@ def learning_curve(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     method : str or Calibrator, default="auto"
         Registry name, or a calibrator, which is cloned.
     sizes : sequence of int, optional
@@ -415,11 +400,6 @@ class LearningCurveDisplay(PredictionDisplay):
     curves : dict of str to LearningCurve
         Name of the method -> curve.
 
-    Attributes
-    ----------
-    ax_, figure_
-        Axes and figure, set by :meth:`plot`.
-
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -479,7 +459,6 @@ class LearningCurveDisplay(PredictionDisplay):
         return stacked_columns("method", self.curves)
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.6, 4.6))
         axes, first = self.ax_, next(iter(self.curves.values()))
         several = len(self.curves) > 1
@@ -507,11 +486,9 @@ class LearningCurveDisplay(PredictionDisplay):
         axes.set_xscale("log")
         ticks = np.unique(np.concatenate([curve.sizes for curve in self.curves.values()]))
         ticks = np.append(ticks[-6:], EXTRAPOLATION_FACTOR * ticks[-1])
-        axes.set_xticks(ticks, labels=[thousands(tick) for tick in ticks])
+        axes.set_xticks(ticks, labels=[f"{tick:,.0f}" for tick in ticks])
         axes.minorticks_off()
-        axes.set_xlabel("size of the calibration set", fontsize=LABEL_SIZE)
-        axes.set_ylabel(f"{first.metric.partition('(')[0]} on held-out rows", fontsize=LABEL_SIZE)
-        axes.tick_params(labelsize=LABEL_SIZE)
+        label_axes(axes, "size of the calibration set", f"{first.metric.partition('(')[0]} on held-out rows")
         legend_above(axes, axes.get_legend_handles_labels()[0], n_columns=3 if several else 2)
         write_caption(
             axes,

@@ -41,14 +41,14 @@ def colour_limit(matrix: Matrix, spare_diagonal: bool = True) -> float:
     return largest or 1.0
 
 
-def thinned(names: Sequence[str], most: int = MAX_NAMES) -> list[int]:
+def thinned(names: Sequence[str]) -> list[int]:
     """Return the indices of the names to show: all, or every second, fifth, tenth, ...
 
     >>> thinned([str(k) for k in range(100)])
     [0, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 95]
     """
     step, factors = 1, [2, 2.5, 2]
-    while -(-len(names) // step) > most:
+    while -(-len(names) // step) > MAX_NAMES:
         step = round(step * factors[0])
         factors = factors[1:] + factors[:1]
     return list(range(0, len(names), step))

@@ -41,11 +41,6 @@ class PassRateDisplay(Display):
     level : float
         Confidence level of the intervals.
 
-    Attributes
-    ----------
-    ax_, figure_
-        Axes and figure, set by :meth:`plot`.
-
     Examples
     --------
     >>> display = PassRateDisplay.from_p_values([[0.01, 0.3], [0.2, 0.6], [0.001, 0.04]], names=["none", "dirichlet"])
@@ -118,7 +113,6 @@ class PassRateDisplay(Display):
         }
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         table = self.columns()
         n_methods = len(self.methods)
         self.ax_, self.figure_ = new_axes(ax, (6.0, 0.38 * n_methods + 1.4))

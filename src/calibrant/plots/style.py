@@ -48,14 +48,14 @@ LETTER_WIDTH = 0.5
 BELOW_THE_LABEL = 36
 
 
-def write_caption(ax: Any, text: str, below: float = BELOW_THE_LABEL) -> Any:
-    """Write a sentence a given number of points below the axes, wrapped to their width."""
+def write_caption(ax: Any, text: str) -> Any:
+    """Write a sentence below the axes, wrapped to their width."""
     inches = ax.get_position().width * ax.figure.get_figwidth()
     letters = max(int(inches * 72 / (CAPTION_SIZE * LETTER_WIDTH)), 24)
     return ax.annotate(
         fill(text, letters),
         (0, 0),
-        (0, -below),
+        (0, -BELOW_THE_LABEL),
         xycoords="axes fraction",
         textcoords="offset points",
         va="top",
@@ -63,6 +63,14 @@ def write_caption(ax: Any, text: str, below: float = BELOW_THE_LABEL) -> Any:
         color=INK,
         annotation_clip=False,
     )
+
+
+def label_axes(ax: Any, x: str, y: str = "") -> None:
+    """Name the axes, in the same size as the ticks."""
+    ax.set_xlabel(x, fontsize=LABEL_SIZE)
+    if y:
+        ax.set_ylabel(y, fontsize=LABEL_SIZE)
+    ax.tick_params(labelsize=LABEL_SIZE)
 
 
 def legend_above(ax: Any, handles: Sequence[Any], title: str = "", n_columns: int = 2) -> None:
@@ -82,12 +90,3 @@ def legend_above(ax: Any, handles: Sequence[Any], title: str = "", n_columns: in
     if title:
         n_lines = -(-len(handles) // n_columns)
         ax.set_title(title, fontsize=TITLE_SIZE, pad=10 + 1.4 * LEGEND_SIZE * n_lines)
-
-
-def thousands(value: float) -> str:
-    """Return an integer with thousands separators.
-
-    >>> thousands(12345.0)
-    '12,345'
-    """
-    return f"{value:,.0f}"

@@ -38,11 +38,6 @@ class TemperatureHistogramDisplay(Display):
     single : float
         The single temperature that is best for all rows.
 
-    Attributes
-    ----------
-    ax_, figure_
-        Axes and figure, set by :meth:`plot`.
-
     Examples
     --------
     >>> p = [[0.9, 0.1]] * 20 + [[0.6, 0.4]] * 20
@@ -120,7 +115,6 @@ class TemperatureHistogramDisplay(Display):
         }
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.6, 4.0))
         for number, (name, count) in enumerate(self.counts.items()):
             total = float(count.sum())

@@ -66,16 +66,7 @@ def as_html_sections(sections: Iterable[Section]) -> Markup:
 def page(title: str, body: Markup, *, style: str = "", script: str = "", generator: str = "calibrant") -> str:
     """Return a complete page; its content security policy blocks everything that is not part of it.
 
-    Parameters
-    ----------
-    title : str
-    body : Markup
-        The element ``body``.
-    style : str
-        Further rules after the common style sheet.
-    script : str
-    generator : str
-        Program that wrote the page.
+    ``body`` is that element, ``style`` has further rules after the common style sheet, ``generator`` is the program.
     """
     rules = files("calibrant.presentation").joinpath("style.css").read_text(encoding="utf-8") + style
     allowed = f" script-src '{_digest(script)}';" if script else ""

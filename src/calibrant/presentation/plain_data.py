@@ -18,16 +18,10 @@ NOT_FINITE = {"Infinity": inf, "-Infinity": -inf, "NaN": nan}
 
 
 def to_plain(value: Any, *, strict: bool = False, nan_is_null: bool = False) -> Any:
-    """Convert a result to dictionaries, lists, strings, numbers, Booleans and None.
+    """Convert a dataclass, dictionary, list, NumPy array or scalar, and whatever these contain, to plain data.
 
-    Parameters
-    ----------
-    value : object
-        A dataclass, dictionary, list, NumPy array or scalar, and whatever these contain.
-    strict : bool, default=False
-        Whether non-finite numbers, which JSON lacks, become the strings "Infinity", "-Infinity" and "NaN".
-    nan_is_null : bool, default=False
-        Whether NaN becomes None.
+    ``strict`` converts non-finite numbers, which JSON lacks, to the strings "Infinity", "-Infinity" and "NaN".
+    ``nan_is_null`` converts NaN to None.
 
     >>> to_plain((1, float("inf")), strict=True), to_plain({"low": float("nan")}, nan_is_null=True)
     ([1, 'Infinity'], {'low': None})
@@ -52,10 +46,10 @@ def to_plain(value: Any, *, strict: bool = False, nan_is_null: bool = False) -> 
     return value
 
 
-def as_json(value: Any, *, indent: int = 1, nan_is_null: bool = False) -> str:
+def as_json(value: Any) -> str:
     """Return a result as strict JSON, with a final line end."""
-    plain = to_plain(value, strict=True, nan_is_null=nan_is_null)
-    return f"{json.dumps(plain, indent=indent, ensure_ascii=False, allow_nan=False)}\n"
+    plain = to_plain(value, strict=True)
+    return f"{json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)}\n"
 
 
 def from_plain(kind: type[Contents], plain: Any, where: str = "report") -> Contents:

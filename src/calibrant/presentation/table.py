@@ -1,13 +1,15 @@
 """Table: columns, cells and notes as plain data, which every output format can write."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from calibrant.presentation.values import PLAIN, Range, Style, Value
 
 __all__ = ["Cell", "Column", "Table", "Tag"]
 
 Content = str | Value | Range
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,28 @@ class Table:
     is_filterable: bool = False
     limit: int | None = None
     highlighted: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        caption: str,
+        rows: Iterable[Row],
+        *columns: tuple[Column, "Callable[[Row], Cell | Content]"],
+        **options: Any,
+    ) -> Self:
+        """Return a table with a row per item; each column comes with a function that returns its cell, or what is in it.
+
+        >>> table = Table.of("t", "", {"platt": 0.5}.items(), (Column("method"), lambda row: row[0]),
+        ...                  (Column("loss"), lambda row: Value(row[1])))
+        >>> table.records()
+        [{'method': 'platt', 'loss': 0.5}]
+        """
+        body = tuple(
+            tuple(made if isinstance(made := cell(row), Cell) else Cell(made) for _, cell in columns)
+            for row in rows
+        )
+        return cls(name, caption, tuple(column for column, _ in columns), body, **options)
 
     @property
     def lines(self) -> tuple[tuple[Cell, ...], ...]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import floor, isfinite, isinf, isnan, log10
-from typing import Any, Literal
+from math import floor, isfinite, isnan, log10
+from typing import Any, Literal, TypeGuard
 
 __all__ = [
     "PLAIN",
@@ -60,16 +60,16 @@ SMALLEST_PERCENT = 0.0001
 SMALLEST_P_VALUE = 0.001
 
 
-def has_value(value: float | None) -> bool:
+def has_value(value: float | None) -> TypeGuard[float]:
     """Return whether there is a finite number."""
     return value is not None and isfinite(value)
 
 
 def _special(value: float | None, signed: bool, style: Style) -> str:
-    """Return the text of a missing or infinite number; empty for others."""
+    """Return the text of a missing or infinite number."""
     if value is None or isnan(value):
         return style.missing
-    return f"{_sign(value, signed, style)}{style.infinity}" if isinf(value) else ""
+    return f"{_sign(value, signed, style)}{style.infinity}"
 
 
 def _sign(value: float, signed: bool, style: Style) -> str:
@@ -88,9 +88,8 @@ def decimals(
     >>> decimals(-1e-9), decimals(1.2e-5, tiny=True), decimals(1.2e-5, tiny=True, style=TYPOGRAPHIC)
     ('0.0000', '1.2e-05', '1.2 × 10⁻⁵')
     """
-    if special := _special(value, signed, style):
-        return special
-    assert value is not None
+    if not has_value(value):
+        return _special(value, signed, style)
     size, sign = abs(value), _sign(value, signed, style)
     if tiny and 0 < size < 0.5 * 10**-digits:
         return f"{sign}{_with_power(f'{size:.1e}', style)}"
@@ -116,9 +115,8 @@ def number(
     >>> number(-1.5, signed=True, style=TYPOGRAPHIC), number(2e-7, style=TYPOGRAPHIC), number(2e-7, tiny=False)
     ('−1.500', '2.0 × 10⁻⁷', '0.0000')
     """
-    if not has_value(value) or abs(value or 0.0) < 1:
+    if not has_value(value) or abs(value) < 1:
         return decimals(value, digits, signed=signed, tiny=tiny, style=style)
-    assert value is not None
     size = abs(value)
     n_decimals = max(digits - 1, 0) if size < 10 else 2 if size < 100 else 1 if size < 1000 else 0
     return f"{_sign(value, signed, style)}{size:,.{n_decimals}f}"
@@ -138,9 +136,8 @@ def significant(
     >>> significant(9.98e-04, 3, tiny=True), significant(9.7e-05, 3, tiny=True, style=TYPOGRAPHIC)
     ('0.000998', '9.7 × 10⁻⁵')
     """
-    if special := _special(value, signed, style):
-        return special
-    assert value is not None
+    if not has_value(value):
+        return _special(value, signed, style)
     size = abs(value)
     if 0 < size < 0.001 and not tiny:
         return decimals(value, 4, signed=signed, style=style)
@@ -156,9 +153,8 @@ def count(value: float | None, *, style: Style = PLAIN) -> str:
     >>> count(1234567), count(12.5), count(None)
     ('1,234,567', '12.5', '-')
     """
-    if special := _special(value, False, style):
-        return special
-    assert value is not None
+    if not has_value(value):
+        return _special(value, False, style)
     text = f"{abs(value):,.0f}" if value == round(value) else f"{abs(value):,.1f}"
     return f"{_sign(value, False, style)}{text}"
 
@@ -179,9 +175,8 @@ def percent(value: float | None, digits: int = 1, *, signed: bool = False, style
     >>> percent(0.12345), percent(1.0, 0), percent(0.00123), percent(0.99877), percent(1e-9), percent(-0.02, signed=True)
     ('12.3 %', '100 %', '0.12 %', '99.88 %', '< 0.0001 %', '-2.0 %')
     """
-    if special := _special(value, signed, style):
-        return special
-    assert value is not None
+    if not has_value(value):
+        return _special(value, signed, style)
     size = 100 * abs(value)
     if 0 < size < SMALLEST_PERCENT:
         sign = f">{style.space}{style.minus}" if value < 0 else f"<{style.space}"
@@ -196,9 +191,8 @@ def points(value: float | None, digits: int = 2, *, signed: bool = True, style: 
     >>> points(0.0123), points(-0.5), points(0.0), points(0.00042), points(0.0123, signed=False)
     ('+1.23', '-50.00', '0.00', '+0.042', '1.23')
     """
-    if special := _special(value, signed, style):
-        return special
-    assert value is not None
+    if not has_value(value):
+        return _special(value, signed, style)
     n_decimals = max(digits, min(_decimals_of_percent(value), 4))
     return decimals(100 * value, n_decimals, signed=signed, style=style)
 
@@ -214,9 +208,8 @@ def p_value(value: float | None, *, level: float | None = None, style: Style = P
     >>> p_value(0.04996, level=0.05), p_value(0.0312, level=0.05), p_value(0.05, level=0.05), p_value(0.0, level=0.05)
     ('0.04996', '0.031', '0.05', '< 1e-300')
     """
-    if special := _special(value, False, style):
-        return special
-    assert value is not None
+    if not has_value(value):
+        return _special(value, False, style)
     if level is not None:
         if value < SMALLEST_TAIL:
             return f"<{style.space}{SMALLEST_TAIL:g}"
@@ -235,9 +228,8 @@ def duration(seconds: float | None, *, style: Style = PLAIN) -> str:
     >>> duration(0.0012), duration(3.21), duration(75), duration(7500), duration(200000), duration(0)
     ('1 ms', '3.2 s', '1 min 15 s', '2 h 5 min', '2 d 7 h', '0 ms')
     """
-    if special := _special(seconds, False, style):
-        return special
-    assert seconds is not None
+    if not has_value(seconds):
+        return _special(seconds, False, style)
     if seconds < 1:
         return f"{max(1000 * seconds, 1):.0f} ms" if seconds else "0 ms"
     if seconds < 59.95:

@@ -23,27 +23,16 @@ def with_all_rows(
 ) -> Assessment:
     """Return the assessment of a sample with the metrics and tests of all rows first.
 
-    Parameters
-    ----------
-    found : Assessment
-        Of the sample.
-    exact : dict of str to Interval
-        :data:`METRICS_OF_ALL_ROWS` of all rows.
-    tests : TestSums
-        Of all rows.
-    n_rows : int
-        Number of all rows.
-    how : str
-        What chose the rows of the sample, such as "A hash".
+    ``exact`` has :data:`METRICS_OF_ALL_ROWS`; ``how`` is what chose the rows of the sample, such as "A hash".
     """
-    said = (
+    split = (
         f"{how} chose {found.data.n_rows:,} of {n_rows:,} rows; metrics and tests 'of all rows' are sums over every row. "
         f"{found.data.split}"
     )
     settings = {**found.repeatability.settings, "rows in all": str(n_rows)}
     return replace(
         found,
-        data=replace(found.data, split=said),
+        data=replace(found.data, split=split),
         scores=(*_score_rows(exact, SCORES), *found.scores),
         errors=(*_score_rows(exact, ERRORS), *found.errors),
         tests=(*_test_rows(tests), *found.tests),

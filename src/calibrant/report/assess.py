@@ -257,17 +257,8 @@ def _split(rows: EvaluationSet, cv: Any) -> str:
 
 
 class _Steps:
-    """Report progress in percent and time the steps.
+    """Progress in percent, and run times of the steps, whose approximate relative run times are given in order.
 
-    Parameters
-    ----------
-    shares : dict
-        Name of a step -> its approximate run time relative to the others, in order.
-    progress : function or None
-        Callback that receives the progress.
-
-    Examples
-    --------
     >>> steps = _Steps({"half": 1, "rest": 1}, lambda *told: print(told))
     >>> with steps("half"):
     ...     pass

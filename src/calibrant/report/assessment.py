@@ -31,9 +31,15 @@ from calibrant.report.contents import (
     TestRow,
     Verdict,
 )
-from calibrant.report.document import ReportSection, report_markdown, report_page, report_text
+from calibrant.report.document import (
+    ReportSection,
+    framed,
+    opened_page,
+    report_markdown,
+    report_page,
+    report_text,
+)
 from calibrant.report.sections import read_further_numbers
-from calibrant.report.viewing import framed, opened_page
 
 __all__ = ["SCHEMA", "Assessment"]
 

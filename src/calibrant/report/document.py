@@ -1,33 +1,36 @@
 """The report as a document: its sections in their order, as an HTML page, as Markdown and as text for terminals."""
 
+import html
+import webbrowser
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from pathlib import Path
+from tempfile import mkdtemp
 
+from calibrant.errors import CalibrationWarning
 from calibrant.export.json_file import interpreter_source
-from calibrant.presentation import (
-    Document,
-    Markup,
-    as_markdown,
-    as_text,
-    count,
-    element,
-    page,
-)
-from calibrant.presentation.document import Bullets, Paragraph
-from calibrant.presentation.html import as_html_sections
-from calibrant.presentation.text import table_lines
-from calibrant.presentation.values import PLAIN, Range, decimals
+from calibrant.notices import warn_user
+from calibrant.presentation.document import Bullets, Document, Paragraph
+from calibrant.presentation.html import as_html_sections, page
+from calibrant.presentation.markdown import as_markdown
+from calibrant.presentation.markup import Markup, element
+from calibrant.presentation.text import as_text, table_lines
+from calibrant.presentation.values import PLAIN, Range, count, decimals
 from calibrant.report.contents import Estimate
-from calibrant.report.sections import ReportSection
+from calibrant.report.sections import Assessment, ReportSection
 from calibrant.report.sections import sections as all_sections
 from calibrant.report.sections.changes import changes_section
 from calibrant.report.sections.overview import lines_to_copy
 
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
-
-__all__ = ["SECTIONS", "ReportSection", "report_document", "report_markdown", "report_page", "report_text"]
+__all__ = [
+    "SECTIONS",
+    "ReportSection",
+    "framed",
+    "opened_page",
+    "report_markdown",
+    "report_page",
+    "report_text",
+]
 
 SECTIONS: tuple[ReportSection, ...] = all_sections()
 """All sections in their order."""
@@ -44,9 +47,9 @@ HATCHES = (
 
 
 def report_document(
-    assessment: "Assessment",
+    assessment: Assessment,
     sections: Sequence[ReportSection] | None = None,
-    baseline: "Assessment | None" = None,
+    baseline: Assessment | None = None,
 ) -> Document:
     """Return the title and the sections of an assessment that have anything to show; the default is all sections.
 
@@ -59,18 +62,18 @@ def report_document(
 
 
 def report_markdown(
-    assessment: "Assessment",
+    assessment: Assessment,
     sections: Sequence[ReportSection] | None = None,
-    baseline: "Assessment | None" = None,
+    baseline: Assessment | None = None,
 ) -> str:
     """Return the report as Markdown, with tables in place of figures."""
     return as_markdown(report_document(assessment, sections, baseline))
 
 
 def report_page(
-    assessment: "Assessment",
+    assessment: Assessment,
     sections: Sequence[ReportSection] | None = None,
-    baseline: "Assessment | None" = None,
+    baseline: Assessment | None = None,
 ) -> str:
     """Return the report as one self-contained HTML page.
 
@@ -88,10 +91,7 @@ def report_page(
         Markup(HATCHES),
         _header(assessment),
         element(
-            "div",
-            element("nav", element("ul", *links), aria_label="Contents"),
-            main,
-            class_="with-contents",
+            "div", element("nav", element("ul", *links), aria_label="Contents"), main, class_="with-contents"
         ),
         element("footer", element("p", f"Made with calibrant {version}.")),
         element("div", id="tooltip", role="tooltip", hidden=True),
@@ -104,20 +104,13 @@ def report_page(
     )
 
 
-def _header(assessment: "Assessment") -> Markup:
+def _header(assessment: Assessment) -> Markup:
     data = assessment.data
     date = "" if assessment.origin is None else f", {assessment.origin.date}"
     rows = (
         f"{count(data.n_rows)} {'row' if data.n_rows == 1 else 'rows'}, {count(data.n_classes)} classes{date}"
     )
-    theme = element(
-        "button",
-        "Dark colours",
-        type="button",
-        id="theme",
-        class_="controls",
-        hidden=True,
-    )
+    theme = element("button", "Dark colours", type="button", id="theme", class_="controls", hidden=True)
     words = element(
         "div",
         element("p", "Calibration report", class_="kind"),
@@ -127,7 +120,7 @@ def _header(assessment: "Assessment") -> Markup:
     return element("header", words, theme)
 
 
-def report_text(assessment: "Assessment", width: int = 80) -> str:
+def report_text(assessment: Assessment, width: int = 80) -> str:
     """Return the verdict, the recommendation, a table of scores and the warnings for a terminal."""
     verdict, advice = assessment.verdict, assessment.recommendation
     reasons = tuple(Paragraph(text) for text in (*advice.sentences, advice.more_rows) if text)
@@ -145,7 +138,7 @@ def report_text(assessment: "Assessment", width: int = 80) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _summary_table(assessment: "Assessment", width: int) -> str:
+def _summary_table(assessment: Assessment, width: int) -> str:
     rows = (*assessment.scores, *assessment.errors)
     if not rows:
         return ""
@@ -174,3 +167,20 @@ def _difference(estimate: Estimate | None) -> str:
     interval = Range(estimate.low, estimate.high, "decimals", signed=True).text(PLAIN)
     value = decimals(estimate.value, signed=True)
     return f"{value} ({interval})" if interval else value
+
+
+def opened_page(page: str) -> Path:
+    """Write a page to a temporary file, open it in the browser, and return its path."""
+    path = Path(mkdtemp(prefix="calibrant-"), "report.html")
+    path.write_text(page, encoding="utf-8")
+    if not webbrowser.open(path.as_uri()):
+        warn_user(f"no browser was found; open {path} yourself.", CalibrationWarning)
+    return path
+
+
+def framed(page: str, title: str) -> str:
+    """Return a page in a frame, for notebooks."""
+    return (
+        f'<iframe srcdoc="{html.escape(page, quote=True)}" title="{html.escape(title, quote=True)}" '
+        'style="width: 100%; height: 80vh; border: 0"></iframe>'
+    )

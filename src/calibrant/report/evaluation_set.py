@@ -2,9 +2,9 @@
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ __all__ = [
     "estimate_of",
     "gap_estimate",
     "mean_estimate",
+    "numbers_of",
     "plain_float",
     "plain_floats",
     "proportion_estimate",
@@ -217,9 +218,20 @@ def rounded(values: Iterable[Any]) -> Numbers:
     return plain_floats(np.round(np.asarray(values, dtype=np.float64), 6))
 
 
-def estimate_of(
-    name: str, interval: Interval, definition: str = "", *, higher_is_better: bool = False
-) -> Estimate:
+Contents = TypeVar("Contents")
+
+
+def numbers_of(kind: type[Contents], curve: Any, **own: Any) -> Contents:
+    """Return the plain data of a curve: its attributes with the names of the fields, arrays :func:`rounded`."""
+    for name in (field.name for field in fields(kind) if hasattr(curve, field.name)):  # type: ignore[arg-type]
+        value = getattr(curve, name)
+        if isinstance(value, np.ndarray):
+            value = rounded(value) if value.dtype.kind == "f" else tuple(value.tolist())
+        own.setdefault(name, value)
+    return kind(**own)
+
+
+def estimate_of(name: str, interval: Interval, definition: str = "") -> Estimate:
     """Return an interval of the library as an estimate with a readable name."""
     text = definition or interval.definition
     return Estimate(
@@ -229,7 +241,6 @@ def estimate_of(
         high=plain_float(interval.high),
         level=interval.level,
         definition=f"{text}; {interval.method}",
-        higher_is_better=higher_is_better,
         note=interval.note,
     )
 

@@ -15,21 +15,14 @@ from calibrant.label_matrix import LabelOutcomes, LabelScores, parse_labelled
 from calibrant.metrics import brier_score, classwise_ece, log_loss, multilabel_score
 from calibrant.notices import gathered
 from calibrant.options import check_level, check_whole
-from calibrant.presentation import (
-    Cell,
-    Column,
-    Document,
-    Paragraph,
-    Section,
-    Table,
-    Value,
-    count,
-)
+from calibrant.presentation.document import Document, Paragraph, Section
+from calibrant.presentation.table import Cell, Column, Table
+from calibrant.presentation.values import Value, count
 from calibrant.report.contents import Estimate
 from calibrant.report.sections.scores import difference_cell
 from calibrant.report.several import SeveralAssessment, mean_estimate
 
-__all__ = ["AverageRow", "LabelAssessment", "LabelRow", "assess_labels"]
+__all__ = ["LabelAssessment", "assess_labels"]
 
 SHOWN = 50  # labels on a page at first
 
@@ -86,20 +79,14 @@ class LabelAssessment(SeveralAssessment):
 
     def document(self) -> Document:
         """Return the report as a document."""
-        columns = (
-            Column("Score", is_numeric=False),
-            Column("Average", is_numeric=False),
-            Column("Before"),
-            Column("After"),
-        )
-        averages = Table(
+        averages = Table.of(
             "averages",
             "Averages over labels",
-            columns,
-            tuple(
-                (Cell(row.metric), Cell(row.average), Cell(Value(row.before)), Cell(Value(row.after)))
-                for row in self.averages
-            ),
+            self.averages,
+            (Column("Score", is_numeric=False), lambda row: row.metric),
+            (Column("Average", is_numeric=False), lambda row: row.average),
+            (Column("Before"), lambda row: Value(row.before)),
+            (Column("After"), lambda row: Value(row.after)),
             definitions=(
                 ("Macro", "mean over labels."),
                 ("Micro", "all outcomes of all labels together."),
@@ -107,32 +94,18 @@ class LabelAssessment(SeveralAssessment):
                 ("After", "on held-out rows, by cross-validation."),
             ),
         )
-        own = Table(
+        own = Table.of(
             "labels",
             "Labels",
-            (
-                Column("Label", is_numeric=False),
-                Column("Known"),
-                Column("Positive"),
-                Column("Predicted"),
-                Column("Observed"),
-                Column("Log-loss before"),
-                Column("After"),
-                Column("Difference", hint="after − before"),
-            ),
-            tuple(
-                (
-                    Cell(row.label),
-                    Cell(count(row.n_known), value=row.n_known),
-                    Cell(count(row.n_positive), value=row.n_positive),
-                    Cell(Value(row.predicted)),
-                    Cell(Value(row.observed)),
-                    Cell(Value(row.before)),
-                    Cell(Value(row.after)),
-                    difference_cell(row.difference),
-                )
-                for row in self.labels
-            ),
+            self.labels,
+            (Column("Label", is_numeric=False), lambda row: row.label),
+            (Column("Known"), lambda row: Cell(count(row.n_known), value=row.n_known)),
+            (Column("Positive"), lambda row: Cell(count(row.n_positive), value=row.n_positive)),
+            (Column("Predicted"), lambda row: Value(row.predicted)),
+            (Column("Observed"), lambda row: Value(row.observed)),
+            (Column("Log-loss before"), lambda row: Value(row.before)),
+            (Column("After"), lambda row: Value(row.after)),
+            (Column("Difference", hint="after − before"), lambda row: difference_cell(row.difference)),
             is_sortable=True,
             limit=SHOWN,
         )

@@ -27,7 +27,6 @@ __all__ = [
     "default_methods",
     "has_infinite_loss",
     "most_rows",
-    "reason_not_to_fit",
     "select_method",
 ]
 
@@ -55,45 +54,21 @@ MOST_CLASSES_OF_MATRIX, MOST_CLASSES_OF_DIRICHLET, MOST_CLASSES_OF_VECTOR = 30, 
 class MethodSelection:
     """Result of the comparison of methods.
 
-    Attributes
-    ----------
-    comparison : Comparison or None
-        None if no method could be tried.
-    rows : EvaluationSet
-        The rows on which methods were compared: all, or a sample that keeps rare classes.
-    chosen : MethodResult or None
-        The simplest method whose log-loss is within one standard error of the lowest.
-    calibrator : str, Calibrator or None
-        The chosen method as the user gave it.
-    near_best : tuple of str
-        Names of other methods within one standard error.
-    gain : Interval or None
-        Log-loss of the chosen method minus that of the uncalibrated predictions, on held-out rows, with an interval that
-        is valid for all methods simultaneously and for the map fitted to all rows. With fewer than ten misclassified rows
-        there is none: both ends are NaN.
-    brier : Interval or None
-        The same for the Brier score.
-    has_gain : bool
-        Whether the gain in log-loss is significant.
-    is_recommended : bool
-        Whether the chosen method is recommended; see :func:`select_method`.
-    after : EvaluationSet or None
-        All measured rows with out-of-sample calibrated probabilities.
-    reason : str
-        Why no method was tried; empty if one was.
+    Gains are measured on held-out rows. Their intervals are valid for all methods simultaneously and for the map fitted to all
+    rows; with fewer than ten misclassified rows there is none, and both ends are NaN.
     """
 
-    rows: EvaluationSet
-    reason: str = ""
-    comparison: Comparison | None = None
-    chosen: MethodResult | None = None
-    calibrator: str | Calibrator | None = None
-    near_best: tuple[str, ...] = ()
-    gain: Interval | None = None
-    brier: Interval | None = None
-    has_gain: bool = False
-    is_recommended: bool = False
-    after: EvaluationSet | None = None
+    rows: EvaluationSet  # on which methods were compared: all, or a sample that keeps rare classes
+    reason: str = ""  # why no method was tried; empty if one was
+    comparison: Comparison | None = None  # None if no method could be tried
+    chosen: MethodResult | None = None  # the simplest method within one standard error of the lowest log-loss
+    calibrator: str | Calibrator | None = None  # the chosen method as the user gave it
+    near_best: tuple[str, ...] = ()  # other methods within one standard error
+    gain: Interval | None = None  # log-loss of the chosen method minus that of the uncalibrated predictions
+    brier: Interval | None = None  # the same for the Brier score
+    has_gain: bool = False  # whether the gain in log-loss is significant
+    is_recommended: bool = False  # whether the chosen method is recommended; see select_method
+    after: EvaluationSet | None = None  # all measured rows with out-of-sample calibrated probabilities
 
     @property
     def is_significant(self) -> bool:

@@ -22,7 +22,7 @@ from calibrant.report.contents import Estimate
 from calibrant.report.sections.scores import difference_cell
 from calibrant.report.several import SeveralAssessment, mean_estimate
 
-__all__ = ["OutputAssessment", "OutputRow", "OutputScore", "assess_outputs"]
+__all__ = ["OutputAssessment", "assess_outputs"]
 
 METRICS = {"log-loss": log_loss, "Brier score": brier_score, "ECE": confidence_ece, "accuracy": accuracy}
 
@@ -72,40 +72,33 @@ class OutputAssessment(SeveralAssessment):
 
     def document(self) -> Document:
         """Return the report as a document."""
-        before_after = Column("Before"), Column("After")
-        means = Table(
+        means = Table.of(
             "means",
             "Means over labels",
-            (Column("Score", is_numeric=False), *before_after),
-            tuple((Cell(one.metric), Cell(Value(one.before)), Cell(Value(one.after))) for one in self.means),
+            self.means,
+            (Column("Score", is_numeric=False), lambda one: one.metric),
+            (Column("Before"), lambda one: Value(one.before)),
+            (Column("After"), lambda one: Value(one.after)),
             definitions=(
                 ("After", "on held-out rows, by cross-validation."),
                 ("ECE", "expected calibration error of the predicted class."),
             ),
         )
-        columns = (
-            Column("Label", is_numeric=False),
-            Column("Classes"),
-            Column("Known"),
-            Column("Score", is_numeric=False),
-            *before_after,
-            Column("Difference", hint="after − before"),
+        own = Table.of(
+            "labels",
+            "Labels",
+            [(row, one) for row in self.outputs for one in row.scores],
+            (Column("Label", is_numeric=False), lambda pair: pair[0].output),
+            (Column("Classes"), lambda pair: Cell(count(pair[0].n_classes), value=pair[0].n_classes)),
+            (Column("Known"), lambda pair: Cell(count(pair[0].n_known), value=pair[0].n_known)),
+            (Column("Score", is_numeric=False), lambda pair: pair[1].metric),
+            (Column("Before"), lambda pair: Value(pair[1].before)),
+            (Column("After"), lambda pair: Value(pair[1].after)),
+            (
+                Column("Difference", hint="after − before"),
+                lambda pair: difference_cell(pair[0].difference) if pair[1] is pair[0].scores[0] else "",
+            ),
         )
-        body = []
-        for row in self.outputs:
-            for number, one in enumerate(row.scores):
-                body.append(
-                    (
-                        Cell(row.output),
-                        Cell(count(row.n_classes), value=row.n_classes),
-                        Cell(count(row.n_known), value=row.n_known),
-                        Cell(one.metric),
-                        Cell(Value(one.before)),
-                        Cell(Value(one.after)),
-                        difference_cell(row.difference) if number == 0 else Cell(""),
-                    )
-                )
-        own = Table("labels", "Labels", columns, tuple(body))
         facts = (
             f"{count(self.n_rows)} rows, {count(self.n_labels)} labels per row; missing labels do not count."
         )

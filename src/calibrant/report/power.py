@@ -51,32 +51,16 @@ TOLERANCE = 0.02
 
 @dataclass(frozen=True, eq=False)
 class _Steps:
-    """Sums over steps of increasing probability of an event, of all rows.
+    """Sums over steps of increasing probability of an event, of all rows."""
 
-    Attributes
-    ----------
-    index : ndarray of shape (m,)
-        Step of each of m sampled rows.
-    probability, square_weight, weight : ndarray of shape (m,)
-        Of the sampled rows, with weights scaled up to all rows.
-    critical : float
-        Value above which Kuiper's range of the sums is significant.
-    alpha : float
-        Level of one test.
-    inflation : float
-        Design effect.
-    only_kuiper : bool
-        Whether rows are dependent, so that the other tests do not count.
-    """
-
-    index: NDArray[np.intp]
-    probability: Vector
-    weight: Vector
-    square_weight: Vector
-    critical: float
-    alpha: float
-    inflation: float
-    only_kuiper: bool
+    index: NDArray[np.intp]  # (m,) step of each of m sampled rows
+    probability: Vector  # (m,) of the sampled rows
+    weight: Vector  # (m,) scaled up to all rows
+    square_weight: Vector  # (m,)
+    critical: float  # value above which Kuiper's range of the sums is significant
+    alpha: float  # level of one test
+    inflation: float  # design effect
+    only_kuiper: bool  # whether rows are dependent, so that the other tests do not count
 
     @classmethod
     def of(
@@ -239,11 +223,7 @@ def _tempered(sample: EvaluationSet, utility: Utility) -> Change:
 
 
 def _of_classes(
-    sample: EvaluationSet,
-    class_events: tuple[EventEvidence, ...],
-    alpha: float,
-    n_rows: int,
-    normal: Matrix,
+    sample: EvaluationSet, class_events: tuple[EventEvidence, ...], alpha: float, n_rows: int, normal: Matrix
 ) -> list[Detectable]:
     """Return the power against errors of one and of two classes of average frequency."""
     probabilities = np.clip(sample.predictions.probabilities.astype(np.float64), 0.0, 1.0)
@@ -271,10 +251,7 @@ def _of_classes(
     )
 
     def swapped(degree: float) -> float:
-        return max(
-            one.power(p + degree * (q - p), normal),
-            other.power(q + degree * (p - q), normal),
-        )
+        return max(one.power(p + degree * (q - p), normal), other.power(q + degree * (p - q), normal))
 
     return [
         _in_degrees(ONE_CLASS, units[0], lambda degree: one.power((1 - degree) * p, normal)),

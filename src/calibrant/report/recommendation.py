@@ -2,20 +2,15 @@
 
 from calibrant.comparison import UNCALIBRATED, Comparison, MethodResult
 from calibrant.intervals import Interval
-from calibrant.presentation import (
-    Range,
-    class_named,
-    counted,
-    interval_in_points,
-    p_text,
-    percent,
-    significant,
-)
+from calibrant.presentation.sentences import class_named, counted, interval_in_points, p_text
+from calibrant.presentation.values import Range, percent, significant
 from calibrant.report.contents import Estimate, MethodRow, Recommendation
 from calibrant.report.evaluation_set import EvaluationSet, estimate_of, mean_estimate, plain_float
 from calibrant.report.method_selection import MethodSelection, baseline_of, baseline_text, has_infinite_loss
 
 __all__ = ["recommendation"]
+
+SCORES = ("log_loss", "brier_score", "accuracy", "confidence_ece", "classwise_ece")
 
 # Below this p-value tests reject clearly.
 CLEAR = 0.001
@@ -274,9 +269,6 @@ def _method_rows(comparison: Comparison, baseline: str, has_zeros: bool) -> tupl
 
 
 def _method_row(result: MethodResult, comparison: Comparison, baseline: str, has_zeros: bool) -> MethodRow:
-    def score(name: str) -> float | None:
-        return plain_float(result.scores.get(name))
-
     def difference(name: str, title: str) -> Estimate | None:
         found = result.differences.get(name)
         if found is None:
@@ -289,11 +281,7 @@ def _method_row(result: MethodResult, comparison: Comparison, baseline: str, has
     keeps = result.changed == 0 if traits is None else bool(traits.keeps_argmax)
     return MethodRow(
         name=result.name,
-        log_loss=score("log_loss"),
-        brier_score=score("brier_score"),
-        accuracy=score("accuracy"),
-        confidence_ece=score("confidence_ece"),
-        classwise_ece=score("classwise_ece"),
+        **{name: plain_float(result.scores.get(name)) for name in SCORES},
         log_loss_difference=difference("log_loss", "difference of log-loss"),
         brier_difference=difference("brier_score", "difference of Brier score"),
         changed_decisions=plain_float(result.changed),

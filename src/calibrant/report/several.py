@@ -11,19 +11,15 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from calibrant.persistence.replacing import returned_and_written
-from calibrant.presentation import (
-    Document,
-    as_html,
-    as_json,
-    as_markdown,
-    as_text,
-    element,
-    page,
-    to_plain,
-)
+from calibrant.presentation.document import Document
+from calibrant.presentation.html import as_html, page
+from calibrant.presentation.markdown import as_markdown
+from calibrant.presentation.markup import element
+from calibrant.presentation.plain_data import as_json, to_plain
+from calibrant.presentation.text import as_text
 from calibrant.presentation.values import decimals
 from calibrant.report.contents import Estimate
-from calibrant.report.viewing import framed, opened_page
+from calibrant.report.document import framed, opened_page
 
 __all__ = ["SeveralAssessment", "mean_estimate"]
 

@@ -32,17 +32,8 @@ def conditional_sizes(
     :math:`D`. Nodes with the same scalar are never separated, and form a cell of their own if they have the mass of one.
     For a scalar with few values the cells are therefore exact.
 
-    Parameters
-    ----------
-    scalar, difference, weights : ndarray of shape (n_replicates * m,)
-        :math:`S`, :math:`D` and the weights of the nodes; replicates follow each other and have equal total weight.
-    n_replicates : int
-        Number of independent sets of nodes.
-    n_cells : int
-        Number of cells.
+    Replicates, independent sets of nodes of equal total weight, follow each other in the arrays.
 
-    Notes
-    -----
     *Noise.* The noise of the cell means biases absolute values and squares upwards. A jackknife over replicates corrects
     this, exactly for squares. For the absolute value a bias remains in cells with a mean of about zero. The error estimate
     includes half the distance between the plain value, which is too large, and the one with signs from the other

@@ -175,16 +175,6 @@ def test_one_row_is_enough():
     assert display.points.shape == (1, 3)
 
 
-def test_an_estimator_gives_what_its_predictions_give():
-    from sklearn.linear_model import LogisticRegression
-
-    generator = np.random.default_rng(0)
-    X, y = generator.normal(size=(60, 2)), np.arange(60) % 3
-    classifier = LogisticRegression().fit(X, y)
-    display = SimplexDisplay.from_estimator(classifier, X, y)
-    assert_allclose(display.points, classifier.predict_proba(X))
-
-
 @given(p=probability_matrices(6, 3, dtype=st.just(np.float64)))
 def test_the_table_has_one_line_per_row(p):
     data = LabelledPredictions.parse(p, [0, 1, 2, 0, 1, 2])

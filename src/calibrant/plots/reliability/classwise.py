@@ -18,6 +18,7 @@ from calibrant.plots.reliability.curve import Mode, ReliabilityCurve, reliabilit
 from calibrant.plots.reliability.diagram import draw_bars, draw_frame, draw_intervals, intervals_in_words
 from calibrant.plots.style import CAPTION_SIZE, INK, LABEL_SIZE, write_caption
 from calibrant.presentation.sentences import counted, shortened
+from calibrant.shared_parameters import documented
 from calibrant.tabular import Tabular
 
 __all__ = ["ClasswiseReliability", "ClasswiseReliabilityDisplay", "classwise_reliability"]
@@ -74,16 +75,10 @@ class ClasswiseReliability(Tabular):
 
     def columns(self) -> dict[str, AnyArray]:
         """Return one row per class, the worst first."""
-        return {
-            "label": self.labels,
-            "count": self.count,
-            "happened": self.happened,
-            "error": self.error,
-            "noise": self.noise,
-            "noise_high": self.noise_high,
-            "excess": self.error - self.noise,
-            "beyond_noise": self.beyond_noise,
-        }
+        names = ("count", "happened", "error", "noise", "noise_high")
+        values = {name: getattr(self, name) for name in names}
+        excess = self.error - self.noise
+        return {"label": self.labels, **values, "excess": excess, "beyond_noise": self.beyond_noise}
 
     def __repr__(self) -> str:
         return (
@@ -92,6 +87,7 @@ class ClasswiseReliability(Tabular):
         )
 
 
+@documented
 def classwise_reliability(
     y_true: Any,
     y_proba: Any,
@@ -119,10 +115,6 @@ def classwise_reliability(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
         Sample weights; each row is one observation.
     kind : {"classwise", "top-label"}, default="classwise"

@@ -20,23 +20,12 @@ class ScoreCells:
     A cell contains all rows with one score. If there are more distinct scores than cells, neighbours are pooled into cells
     with about the same number of rows and treated as if all had the mean score. With a thousand cells the error is invisible
     in a plot.
-
-    Attributes
-    ----------
-    score : ndarray of shape (c,)
-        Mean score of each cell, increasing.
-    count : ndarray of shape (c, 2)
-        Number of rows without and with the event.
-    weight : ndarray of shape (c, 2)
-        Their weights.
-    effective : ndarray of shape (c,)
-        Effective sample size :math:`(\sum w)^2 / \sum w^2`, rounded to an integer of at least 1.
     """
 
-    score: Vector
-    count: IntArray
-    weight: Vector
-    effective: IntArray
+    score: Vector  # (c,) mean score, increasing
+    count: IntArray  # (c, 2) rows without and with the event
+    weight: Vector  # (c, 2) their weights
+    effective: IntArray  # (c,) effective sample size, rounded to an integer of at least 1
 
     @classmethod
     def of(cls, scores: FloatArray, outcomes: NDArray[np.bool_], weights: Vector | None, most: int) -> Self:
@@ -118,27 +107,8 @@ def consistency_limits(
     If the scores :math:`s_i` are the true probabilities, the number of events in a bin has a Poisson-binomial distribution.
     The limits are its exact quantiles, or those of the normal distribution with the same mean and variance if the variance
     exceeds 100; these are the consistency bars of :cite:`broecker2007`. With unequal weights they are quantiles of 2,000
-    simulations.
-
-    Parameters
-    ----------
-    index : ndarray of shape (n,)
-        The bin of every row.
-    n_bins : int
-        Number of bins, B.
-    scores : ndarray of shape (n,)
-        Probabilities of the event.
-    weights : ndarray of shape (n,) or None
-        Weights of the rows.
-    level : float
-        Smallest probability between the limits.
-    generator : Generator
-        Random generator for simulations with weights.
-
-    Returns
-    -------
-    low, high : ndarray of shape (B,)
-        Limits of the mean outcome; NaN for an empty bin. The cost is O(n), and about a millisecond per bin.
+    simulations. ``index`` is the bin of every row; limits are NaN for an empty bin. The cost is O(n), and about a millisecond
+    per bin.
     """
     # 16-bit integers are sorted by radix sort, ten times as fast.
     numbers = index.astype(np.uint16) if n_bins < 2**16 else index
@@ -185,24 +155,9 @@ def poisson_binomial(probability: Vector, count: IntArray) -> tuple[int, Vector]
     r"""Return the distribution of the number of successes in independent trials of different probabilities.
 
     It is the discrete Fourier transform of the characteristic function :math:`\prod_g (1 - p_g + p_g e^{it})^{n_g}`, on a
-    window around the mean outside of which probabilities are below the rounding error.
+    window around the mean outside of which probabilities are below the rounding error. The result is the smallest number in the
+    window, and the probabilities of this and the following numbers, (L,); O(gL) with L of the order of the standard deviation.
 
-    Parameters
-    ----------
-    probability : ndarray of shape (g,)
-        Probabilities of success.
-    count : ndarray of shape (g,)
-        Number of trials with each probability.
-
-    Returns
-    -------
-    first : int
-        Smallest number of successes in the window.
-    mass : ndarray of shape (L,)
-        Probabilities of ``first``, ``first + 1``, ...; O(gL) with L of the order of the standard deviation.
-
-    Examples
-    --------
     >>> first, mass = poisson_binomial(np.array([0.5, 1.0]), np.array([2, 1]))
     >>> first, mass.round(6)
     (0, array([0.  , 0.25, 0.5 , 0.25]))

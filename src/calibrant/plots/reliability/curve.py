@@ -17,6 +17,7 @@ from calibrant.options import check_choice, check_level, check_whole, random_sou
 from calibrant.plots.event_rows import EventKind, EventRows
 from calibrant.plots.reliability.consistency_limits import ScoreCells, consistency_limits
 from calibrant.presentation.sentences import counted
+from calibrant.shared_parameters import documented
 from calibrant.tabular import Tabular
 
 __all__ = ["ReliabilityCurve", "reliability_curve"]
@@ -35,19 +36,11 @@ MAX_CELLS = 1000
 
 @dataclass(frozen=True, eq=False)
 class IsotonicCurve:
-    """Vertices of the isotonic curve, and its band on a grid.
+    """Vertices of the isotonic curve, and its band on a grid."""
 
-    Attributes
-    ----------
-    score, outcome : ndarray of shape (m,)
-        Vertices from left to right.
-    band_score, band_low, band_high : ndarray of shape (g,)
-        Pointwise limits; of length zero without a band.
-    """
-
-    score: Vector
+    score: Vector  # (m,) from left to right
     outcome: Vector
-    band_score: Vector
+    band_score: Vector  # (g,) pointwise limits; of length zero without a band
     band_low: Vector
     band_high: Vector
 
@@ -196,25 +189,15 @@ class ReliabilityCurve(Tabular):
 
     def columns(self) -> dict[str, AnyArray]:
         """Return one row per bin, empty ones included."""
-        return {
-            "bin_low": self.edges[:-1],
-            "bin_high": self.edges[1:],
-            "count": self.count,
-            "weight": self.weight,
-            "mean_score": self.mean_score,
-            "mean_outcome": self.mean_outcome,
-            "low": self.low,
-            "high": self.high,
-            "consistency_low": self.consistency_low,
-            "consistency_high": self.consistency_high,
-            "filled": self.filled,
-            "small": self.small,
-        }
+        names = "count weight mean_score mean_outcome low high consistency_low consistency_high filled small"
+        values = {name: getattr(self, name) for name in names.split()}
+        return {"bin_low": self.edges[:-1], "bin_high": self.edges[1:], **values}
 
     def __repr__(self) -> str:
         return f"ReliabilityCurve({self.definition}, {counted(self.n_rows, 'row')})"
 
 
+@documented
 def reliability_curve(
     y_true: Any,
     y_proba: Any,
@@ -245,10 +228,6 @@ def reliability_curve(
 
     Parameters
     ----------
-    y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns.
-    y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
         Sample weights. Means are weighted; for intervals, each row is one observation, and the size of a bin is its
         effective sample size.

@@ -23,7 +23,6 @@ from calibrant.plots.style import (
     UNDER,
     legend_above,
     look,
-    thousands,
     write_caption,
 )
 from calibrant.tabular import stacked_columns
@@ -164,11 +163,9 @@ def draw_intervals(
             )
 
 
-def draw_isotonic(
-    ax: Any, curve: ReliabilityCurve, *, colour: str, label: str | None = None, band: bool = True
-) -> None:
+def draw_isotonic(ax: Any, curve: ReliabilityCurve, *, colour: str, label: str | None = None) -> None:
     """Draw the isotonic curve and its band."""
-    if band and len(curve.band_score):
+    if len(curve.band_score):
         # A consistency band belongs to the diagonal, a confidence band to the curve.
         shade = colour if curve.mode == "confidence" else "#777777"
         ax.fill_between(
@@ -216,7 +213,7 @@ def draw_counts(ax: Any, curve: ReliabilityCurve, *, fine: bool = False, colour:
     ax.set_ylim(0.5, 2 * largest)
     powers = np.arange(int(np.log10(largest)) + 1)
     ticks = 10.0 ** powers[:: max(1, -(-len(powers) // 3))]
-    ax.set_yticks(ticks, labels=[thousands(tick) for tick in ticks])
+    ax.set_yticks(ticks, labels=[f"{tick:,.0f}" for tick in ticks])
     ax.minorticks_off()
     ax.set_xlim(0, 1)
     ax.set_xticks(np.linspace(0, 1, 6))

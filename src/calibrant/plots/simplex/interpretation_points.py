@@ -48,11 +48,6 @@ class InterpretationPointsDisplay(Display):
     epsilon : float
         Probability of the excluded class.
 
-    Attributes
-    ----------
-    ax_, figure_
-        Axes and figure, set by :meth:`plot`.
-
     Examples
     --------
     >>> from calibrant.calibrators.scaling.dirichlet import LinearParameters
@@ -138,7 +133,6 @@ class InterpretationPointsDisplay(Display):
         return columns
 
     def plot(self, ax: Any = None, *, palette: Palette = "rgb") -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.4, 5.2))
         draw_triangle(self.ax_, self.names, lines=False)
         draw_cells(self.ax_, self.background.cells, error_colours(self.background.errors, palette))

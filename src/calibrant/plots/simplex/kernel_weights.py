@@ -49,11 +49,6 @@ class KernelWeightsDisplay(Display):
     title : str
         Title of the plot.
 
-    Attributes
-    ----------
-    ax_, figure_
-        Axes and figure, set by :meth:`plot`.
-
     Examples
     --------
     >>> display = KernelWeightsDisplay.from_kernel([0.75, 0.2, 0.05], kernel="rbf", bandwidth=30.0)
@@ -182,7 +177,6 @@ class KernelWeightsDisplay(Display):
         return {"part": parts, **named, "weight": np.concatenate([self.values, self.weights])}
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.9, 5.0))
         from matplotlib import colormaps
         from matplotlib.cm import ScalarMappable

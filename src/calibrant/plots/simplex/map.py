@@ -177,11 +177,6 @@ class SimplexMapDisplay(Display):
     title : str
         Title of the plot.
 
-    Attributes
-    ----------
-    ax_, figure_
-        Axes and figure, set by :meth:`plot`.
-
     Examples
     --------
     >>> from calibrant.synthetic import IdentityMap
@@ -225,15 +220,8 @@ class SimplexMapDisplay(Display):
 
         Parameters
         ----------
-        mapping : Calibrator, SyntheticTask, CalibrationMap or callable
-            A fitted calibrator, the true map of a synthetic task, or a function of rows of probabilities, (n, 3).
-        classes : sequence of three labels, optional
-            The three classes, in the order left, right, top; required if there are more than three.
-        n_arrows, n_cells : int, default=10 and 60
-            Number of arrows and coloured cells along a side.
-        others : float, default=0.01
-            With more than three classes, the total probability of the others, in equal parts; results are conditional on the
-            three classes.
+        mapping, classes, n_arrows, n_cells, others
+            As in :func:`~calibrant.plots.simplex_map`.
         title : str, optional
             Title of the plot; by default the type of the map.
         """

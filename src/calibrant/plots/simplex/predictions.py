@@ -12,6 +12,7 @@ from calibrant.options import check_whole, random_source
 from calibrant.plots.display import PredictionDisplay, new_axes
 from calibrant.plots.simplex.triangle import ThreeClasses, draw_triangle, planar
 from calibrant.plots.style import INK, LABEL_SIZE, MARKERS, SERIES, TITLE_SIZE
+from calibrant.shared_parameters import documented
 
 __all__ = ["SimplexDisplay"]
 
@@ -41,11 +42,6 @@ class SimplexDisplay(PredictionDisplay):
     counts : ndarray of shape (3,)
         Number of rows of each class, including those not shown.
 
-    Attributes
-    ----------
-    ax_, figure_
-        Axes and figure, set by :meth:`plot`.
-
     Examples
     --------
     >>> display = SimplexDisplay.from_predictions([0, 1, 2], [[0.8, 0.1, 0.1], [0.2, 0.5, 0.3], [0.1, 0.1, 0.8]])
@@ -59,6 +55,7 @@ class SimplexDisplay(PredictionDisplay):
     counts: IntArray
 
     @classmethod
+    @documented
     def from_predictions(
         cls, y_true: Any, y_proba: Any, *, classes: Any = None, max_rows: int = 5000, random_state: Any = 0
     ) -> Self:
@@ -66,10 +63,6 @@ class SimplexDisplay(PredictionDisplay):
 
         Parameters
         ----------
-        y_true : array of shape (n,)
-            True classes.
-        y_proba : array, frame or Predictions
-            Probabilities, (n, K).
         classes : sequence of three labels, optional
             The three classes, in the order left, right, top; required if there are more than three.
         max_rows : int, default=5000
@@ -100,7 +93,6 @@ class SimplexDisplay(PredictionDisplay):
         return {**named, "label": np.array(self.names)[self.labels]}
 
     def plot(self, ax: Any = None) -> Self:
-        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.2, 5.0))
         draw_triangle(self.ax_, self.names)
         size = float(np.clip(20_000 / len(self.labels), 8, 40))

@@ -34,33 +34,15 @@ def class_columns(known: AnyArray, chosen: Any) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class ThreeClasses:
-    """Three of K columns, with conversions between rows of K probabilities and points of the simplex.
+    """Three of K columns, with conversions between rows of K probabilities and points of the simplex."""
 
-    Attributes
-    ----------
-    columns : ndarray of shape (3,)
-        Column numbers, in the order left, right, top.
-    names : tuple of str
-        Labels of the three.
-    n_classes : int
-        K.
-    """
-
-    columns: IntArray
-    names: tuple[str, ...]
+    columns: IntArray  # (3,) column numbers: left, right, top
+    names: tuple[str, ...]  # labels of the three
     n_classes: int
 
     @classmethod
     def of(cls, known: AnyArray, chosen: Any = None) -> Self:
-        """Return the three chosen classes, or all if there are three.
-
-        Raises
-        ------
-        PredictionError
-            If there are two classes, or more than three and none are chosen.
-        ParameterError
-            If the number of chosen classes is not three.
-        """
+        """Return the three chosen classes, or all if there are three."""
         if len(known) < 3:
             raise PredictionError(
                 f"a triangle shows three classes, but these predictions have {counted(len(known), 'column')}; "
@@ -165,7 +147,7 @@ NAMES = (
 )
 
 
-def draw_triangle(ax: Any, names: Sequence[str], *, lines: bool = True, ticks: bool = True) -> None:
+def draw_triangle(ax: Any, names: Sequence[str], *, lines: bool = True) -> None:
     """Draw the outline, the corner names, and lines of equal probability with their values."""
     outline = CORNERS[[0, 1, 2, 0]]
     ax.plot(*outline.T, color=INK, linewidth=1.1, zorder=3, clip_on=False)
@@ -178,9 +160,8 @@ def draw_triangle(ax: Any, names: Sequence[str], *, lines: bool = True, ticks: b
             plane = planar(ends)
             if lines:
                 ax.plot(*plane.T, color=FAINT, linewidth=0.6, zorder=0.5)
-            if ticks:
-                x, y = plane[0] + shift
-                ax.text(x, y, f"{value:g}", fontsize=TICK_SIZE, color="#555555", ha="center", va="center")
+            x, y = plane[0] + shift
+            ax.text(x, y, f"{value:g}", fontsize=TICK_SIZE, color="#555555", ha="center", va="center")
     for name, ((x, y), side) in zip(names, NAMES, strict=True):
         below = y < 0
         ax.text(
@@ -216,18 +197,11 @@ def draw_cells(ax: Any, cells: Float64Array, colours: Float64Array) -> None:
     ax.add_collection(filled, autolim=False)
 
 
-def draw_arrows(
-    ax: Any,
-    points: Float64Array,
-    images: Float64Array,
-    *,
-    colour: str = INK,
-    width: float = 0.006,
-) -> Any:
+def draw_arrows(ax: Any, points: Float64Array, images: Float64Array, *, width: float = 0.006) -> Any:
     """Draw arrows between rows of three probabilities, in their true length; dots for fixed points."""
     start, end = planar(points), planar(images)
     still = np.linalg.norm(end - start, axis=1) < 1e-3
-    ax.plot(*start[still].T, linestyle="none", marker=".", markersize=2.5, color=colour, zorder=2)
+    ax.plot(*start[still].T, linestyle="none", marker=".", markersize=2.5, color=INK, zorder=2)
     return ax.quiver(
         *start[~still].T,
         *(end - start)[~still].T,
@@ -240,7 +214,7 @@ def draw_arrows(
         headlength=5,
         headaxislength=4.5,
         minlength=0,
-        facecolor=colour,
+        facecolor=INK,
         edgecolor="white",  # visible on any colour
         linewidth=0.6,
         zorder=2,
@@ -280,15 +254,13 @@ def error_colours(
     return np.clip(MIDDLE + intensity * errors @ MIXTURES[palette], 0.0, 1.0)
 
 
-def draw_colour_key(
-    ax: Any, names: Sequence[str], palette: Palette = "rgb", intensity: float = INTENSITY
-) -> None:
+def draw_colour_key(ax: Any, names: Sequence[str], palette: Palette = "rgb") -> None:
     """Draw the key: a triangle of errors, grey in the middle, with the colour of a too high probability at each corner."""
-    reach = MIDDLE / intensity
+    reach = MIDDLE / INTENSITY
     cells = triangle_cells(24)
     # At the corner of class k, its probability is too high by this error, and each of the others too low by half of it.
     errors = 1.5 * reach * (cells.mean(axis=1) - 1 / 3)
-    draw_cells(ax, cells, error_colours(errors, palette, intensity))
+    draw_cells(ax, cells, error_colours(errors, palette))
     ax.plot(*CORNERS[[0, 1, 2, 0]].T, color=INK, linewidth=0.8)
     style: dict[str, Any] = {"fontsize": KEY_SIZE, "color": INK}
     words = [shortened(name, 10) for name in names]

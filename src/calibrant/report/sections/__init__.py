@@ -10,12 +10,14 @@ from calibrant.errors import FileFormatError
 from calibrant.presentation import Section, from_plain
 from calibrant.report.evaluation_set import EvaluationSet
 
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
+if TYPE_CHECKING:
+    from calibrant.report.assessment import Assessment as Assessment
+else:
+    Assessment = Any  # which imports all sections
 
 __all__ = ["ReportSection", "further_numbers", "read_further_numbers", "section_at", "sections"]
 
-ReportSection = Callable[["Assessment"], Section | None]
+ReportSection = Callable[[Assessment], Section | None]
 """Function that returns a section of a report, or None if there is nothing to show."""
 
 Measure = Callable[[EvaluationSet, EvaluationSet | None, float, int], Any]

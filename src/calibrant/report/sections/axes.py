@@ -14,6 +14,7 @@ __all__ = [
     "legend",
     "marker",
     "path",
+    "series_swatch",
     "tick_text",
     "tick_texts",
     "ticks_between",
@@ -70,8 +71,7 @@ class Plot:
             texts = tick_texts(ticks_between(*y_bounds))
             left = 28 + WIDEST_DIGIT * max(len(text) for text in texts)
         return cls(
-            Scale(*x_bounds, left, right, logarithmic),
-            Scale(*y_bounds, top + height, top, logarithmic=False),
+            Scale(*x_bounds, left, right, logarithmic), Scale(*y_bounds, top + height, top, logarithmic=False)
         )
 
     def frame(
@@ -84,29 +84,48 @@ class Plot:
         write_x: Callable[[float], str] | None = None,
     ) -> Markup:
         """Return the grid, ticks and titles of both axes."""
-        left, right, bottom, top = self.x.start, self.x.end, self.y.start, self.y.end
+        left, right, bottom = self.x.start, self.x.end, self.y.start
         x_texts = [write_x(tick) for tick in x_ticks] if write_x else tick_texts(x_ticks)
         pieces = [element("path", class_="axis", d=f"M{left:.0f} {bottom:.1f}H{right:.0f}")]
         if y_ticks:
-            lines = " ".join(f"M{left:.0f} {self.y(tick):.1f}H{right:.0f}" for tick in y_ticks)
-            pieces.insert(0, element("path", class_="grid", d=lines))
+            pieces.insert(0, self.grid(y_ticks))
         pieces += [
             element("text", text, class_="tick", x=self.x(tick), y=bottom + 18, text_anchor="middle")
             for tick, text in zip(x_ticks, x_texts, strict=True)
         ]
-        pieces += [
-            element("text", text, class_="tick", x=left - 7, y=self.y(tick) + 4, text_anchor="end")
-            for tick, text in zip(y_ticks, tick_texts(y_ticks), strict=True)
-        ]
+        pieces += self.labels_beside(y_ticks)
         pieces.append(
             element(
                 "text", x_title, class_="title", x=(left + right) / 2, y=bottom + 38, text_anchor="middle"
             )
         )
         if y_title:
-            turned = f"translate(13 {(top + bottom) / 2:.1f}) rotate(-90)"
-            pieces.append(element("text", y_title, class_="title", transform=turned, text_anchor="middle"))
+            pieces.append(self.title_beside(y_title))
         return joined(*pieces)
+
+    def grid(self, ticks: Iterable[float]) -> Markup:
+        """Return horizontal lines at these values."""
+        left, right = self.x.start, self.x.end
+        return element(
+            "path", class_="grid", d=" ".join(f"M{left:.0f} {self.y(tick):.1f}H{right:.0f}" for tick in ticks)
+        )
+
+    def diagonal(self) -> Markup:
+        """Return the line from the lower left to the upper right corner."""
+        start, end = f"M{self.x.start:.1f} {self.y.start:.1f}", f"L{self.x.end:.1f} {self.y.end:.1f}"
+        return element("path", class_="diagonal", d=start + end)
+
+    def labels_beside(self, ticks: Sequence[float]) -> list[Markup]:
+        """Return the tick labels of the vertical axis."""
+        return [
+            element("text", text, class_="tick", x=self.x.start - 7, y=self.y(tick) + 4, text_anchor="end")
+            for tick, text in zip(ticks, tick_texts(ticks), strict=True)
+        ]
+
+    def title_beside(self, title: str) -> Markup:
+        """Return the title of the vertical axis."""
+        turned = f"translate(13 {(self.y.end + self.y.start) / 2:.1f}) rotate(-90)"
+        return element("text", title, class_="title", transform=turned, text_anchor="middle")
 
     def line(self, points: Iterable[Point], class_: str) -> Markup:
         """Return a line through points, with a gap at missing values."""
@@ -133,9 +152,7 @@ class Plot:
     def place(self, point: Point) -> tuple[float, float] | None:
         """Return the pixels of a point, None if a value is missing."""
         x, y = point
-        if x is None or y is None or not (has_value(x) and has_value(y)):
-            return None
-        return self.x(x), self.y(y)
+        return (self.x(x), self.y(y)) if has_value(x) and has_value(y) else None
 
 
 def chart(
@@ -190,6 +207,12 @@ def marker(shape: str, x: float, y: float, size: float, class_: str) -> Markup:
     return element("path", class_=class_, d=corners)
 
 
+def series_swatch(shape: str, class_: str) -> Markup:
+    """Return a line with a marker, for a legend."""
+    line = element("path", class_="line", d="M0 7H28")
+    return element("g", line, marker(shape, 14.0, 7.0, 4.0, "mark"), class_=class_)
+
+
 def legend(*entries: tuple[str, str]) -> Markup:
     """Return a legend; an entry is a swatch (SVG content, 28 x 14) and its label."""
     return element(
@@ -216,7 +239,7 @@ def legend(*entries: tuple[str, str]) -> Markup:
 
 def bounds(*series: Iterable[float | None], zero: bool = False, margin: float = 0.06) -> tuple[float, float]:
     """Return the range of all values with a margin; a range of length one around a constant."""
-    known = [value for values in series for value in values if value is not None and has_value(value)]
+    known = [value for values in series for value in values if has_value(value)]
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)

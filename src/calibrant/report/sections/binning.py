@@ -1,38 +1,20 @@
 """Sections "Cumulative differences", which need no bins, and "Sensitivity to binning"."""
 
-from typing import TYPE_CHECKING
-
 from calibrant.comparison import UNCALIBRATED
 from calibrant.plots.bin_sensitivity import bin_sensitivity
 from calibrant.plots.cumulative_curve import cumulative_curve
-from calibrant.presentation import (
-    TYPOGRAPHIC,
-    Cell,
-    Column,
-    Figure,
-    Markup,
-    OnPage,
-    Paragraph,
-    Section,
-    SideBySide,
-    Table,
-    Value,
-    element,
-    joined,
-    number,
-    p_value,
-)
+from calibrant.presentation.document import Figure, OnPage, Paragraph, Section, SideBySide
+from calibrant.presentation.markup import Markup, element, joined
+from calibrant.presentation.table import Column, Table
+from calibrant.presentation.values import TYPOGRAPHIC, Value, number, p_value
 from calibrant.report.contents import BinSensitivityNumbers, CumulativeNumbers
-from calibrant.report.evaluation_set import EvaluationSet, rounded
+from calibrant.report.evaluation_set import EvaluationSet, numbers_of
 from calibrant.report.method_selection import MethodSelection
-from calibrant.report.sections import section_at
-from calibrant.report.sections.axes import Plot, bounds, chart, legend, marker, ticks_between
+from calibrant.report.sections import Assessment, section_at
+from calibrant.report.sections.axes import Plot, bounds, chart, legend, marker, series_swatch, ticks_between
 from calibrant.report.sections.scores import metric_title
 
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
-
-__all__ = ["bin_sensitivities", "bin_sensitivity_section", "cumulative_numbers", "cumulative_section"]
+__all__ = ["bin_sensitivities", "cumulative_numbers"]
 
 SERIES = (
     ("equal_width", "series-1", "circle", "equal-width bins"),
@@ -42,7 +24,7 @@ SERIES = (
 
 
 @section_at(120)
-def cumulative_section(assessment: "Assessment") -> Section | None:
+def cumulative_section(assessment: Assessment) -> Section | None:
     """Return the section with the cumulative sums of outcomes minus scores."""
     if not assessment.cumulative:
         return None
@@ -68,24 +50,21 @@ def _cumulative_table(numbers: CumulativeNumbers, name: str) -> Table:
     """Return the curve at about every tenth of the rows."""
     n = len(numbers.share)
     picked = sorted({round(step * (n - 1) / 10) for step in range(11)}) if n else []
-    rows = tuple(
+    return Table.of(
+        name,
+        f"Cumulative differences of {numbers.method}, {numbers.event}",
+        picked,
         (
-            Cell(Value(numbers.share[index], "percent", 0)),
-            Cell(Value(numbers.score[index])),
-            Cell(Value(numbers.difference[index], signed=True)),
-        )
-        for index in picked
+            Column("Fraction of rows", is_numeric=False),
+            lambda place: Value(numbers.share[place], "percent", 0),
+        ),
+        (Column("Score"), lambda place: Value(numbers.score[place])),
+        (Column("Cumulative outcomes − scores"), lambda place: Value(numbers.difference[place], signed=True)),
     )
-    columns = (
-        Column("Fraction of rows", is_numeric=False),
-        Column("Score"),
-        Column("Cumulative outcomes − scores"),
-    )
-    return Table(name, f"Cumulative differences of {numbers.method}, {numbers.event}", columns, rows)
 
 
 @section_at(130)
-def bin_sensitivity_section(assessment: "Assessment") -> Section | None:
+def bin_sensitivity_section(assessment: Assessment) -> Section | None:
     """Return the section with binned errors for several numbers of bins."""
     figures = tuple(
         Figure(
@@ -105,43 +84,26 @@ def bin_sensitivity_section(assessment: "Assessment") -> Section | None:
 
 
 def _bin_table(numbers: BinSensitivityNumbers, name: str) -> Table:
-    columns = (
-        Column("Bins", is_numeric=False),
-        Column("Equal width"),
-        Column("Equal mass"),
-        Column("Debiased"),
-        Column("If calibrated, mean"),
-        Column("If calibrated, 95 % quantile"),
+    return Table.of(
+        name,
+        f"{metric_title(numbers.metric)} of {numbers.method} by the number of bins",
+        range(len(numbers.n_bins)),
+        (Column("Bins", is_numeric=False), lambda place: Value(numbers.n_bins[place], "count")),
+        (Column("Equal width"), lambda place: Value(numbers.equal_width[place])),
+        (Column("Equal mass"), lambda place: Value(numbers.equal_mass[place])),
+        (Column("Debiased"), lambda place: Value(numbers.debiased[place])),
+        (Column("If calibrated, mean"), lambda place: Value(numbers.noise[place])),
+        (Column("If calibrated, 95 % quantile"), lambda place: Value(numbers.noise_high[place])),
     )
-    series = (numbers.equal_width, numbers.equal_mass, numbers.debiased, numbers.noise, numbers.noise_high)
-    rows = tuple(
-        (Cell(Value(n_bins, "count")), *(Cell(Value(values[index])) for values in series))
-        for index, n_bins in enumerate(numbers.n_bins)
-    )
-    caption = f"{metric_title(numbers.metric)} of {numbers.method} by the number of bins"
-    return Table(name, caption, columns, rows)
 
 
 def cumulative_numbers(rows: EvaluationSet, selection: MethodSelection) -> tuple[CumulativeNumbers, ...]:
     """Return the cumulative differences of the main event, uncalibrated and after the chosen method."""
-    stages = [(UNCALIBRATED, rows)]
-    if selection.chosen is not None and selection.after is not None:
-        stages.append((selection.chosen.name, selection.after))
     found = []
-    for method, some in stages:
+    for method, some in _stages(rows, selection.after, selection):
         curve = cumulative_curve(some.labels, some.predictions, sample_weight=some.weights)
-        found.append(
-            CumulativeNumbers(
-                method=method,
-                event=curve.event,
-                share=rounded(curve.share),
-                score=rounded(curve.score),
-                difference=rounded(curve.difference),
-                sigma=float(curve.sigma),
-                kuiper=float(curve.kuiper),
-                p_value=float(curve.p_value),
-            )
-        )
+        plain = {name: float(getattr(curve, name)) for name in ("sigma", "kuiper", "p_value")}
+        found.append(numbers_of(CumulativeNumbers, curve, method=method, **plain))
     return tuple(found)
 
 
@@ -149,27 +111,21 @@ def bin_sensitivities(
     sample: EvaluationSet, sample_after: EvaluationSet | None, selection: MethodSelection, random_state: int
 ) -> tuple[BinSensitivityNumbers, ...]:
     """Return the binned error of the predicted class for several numbers of bins, before and after calibration."""
-    stages = [(UNCALIBRATED, sample)]
-    if selection.chosen is not None and sample_after is not None:
-        stages.append((selection.chosen.name, sample_after))
     found = []
-    for method, some in stages:
+    for method, some in _stages(sample, sample_after, selection):
         curve = bin_sensitivity(
             some.labels, some.predictions, sample_weight=some.weights, random_state=random_state
         )
-        found.append(
-            BinSensitivityNumbers(
-                method=method,
-                metric=curve.metric,
-                n_bins=tuple(int(count) for count in curve.n_bins),
-                equal_width=rounded(curve.equal_width),
-                equal_mass=rounded(curve.equal_mass),
-                debiased=rounded(curve.debiased),
-                noise=rounded(curve.noise),
-                noise_high=rounded(curve.noise_high),
-            )
-        )
+        found.append(numbers_of(BinSensitivityNumbers, curve, method=method))
     return tuple(found)
+
+
+def _stages(
+    before: EvaluationSet, after: EvaluationSet | None, selection: MethodSelection
+) -> list[tuple[str, EvaluationSet]]:
+    """Return the rows before and, if there are any, after calibration, with the name of the method."""
+    later = [] if selection.chosen is None or after is None else [(selection.chosen.name, after)]
+    return [(UNCALIBRATED, before), *later]
 
 
 def _bounds(all_numbers: tuple[CumulativeNumbers, ...]) -> tuple[float, float]:
@@ -242,18 +198,7 @@ def _bin_chart(numbers: BinSensitivityNumbers) -> Markup:
 
 def _bin_legend() -> Markup:
     """Return the legend."""
-    swatches = [
-        (
-            element(
-                "g",
-                element("path", class_="line", d="M0 7H28"),
-                marker(shape, 14.0, 7.0, 4.0, "mark"),
-                class_=f"series {class_}",
-            ),
-            text,
-        )
-        for _, class_, shape, text in SERIES
-    ]
+    swatches = [(series_swatch(shape, f"series {class_}"), text) for _, class_, shape, text in SERIES]
     noise = joined(
         element("rect", class_="band", x=0, y=1, width=28, height=12),
         element("path", class_="noise", d="M0 7H28"),

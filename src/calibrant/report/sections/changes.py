@@ -2,27 +2,15 @@
 
 from collections.abc import Iterator
 from math import hypot, isfinite
-from typing import TYPE_CHECKING
 
-from calibrant.presentation import (
-    Cell,
-    Column,
-    Paragraph,
-    Range,
-    Section,
-    Table,
-    Tag,
-    Value,
-    class_named,
-    count,
-    has_value,
-)
+from calibrant.presentation.document import Paragraph, Section
+from calibrant.presentation.sentences import class_named
+from calibrant.presentation.table import Cell, Column, Table, Tag
+from calibrant.presentation.values import Range, Value, count, has_value
 from calibrant.report.contents import ClassRow, Estimate
+from calibrant.report.sections import Assessment
 from calibrant.report.sections.overview import STATUS
 from calibrant.report.sections.scores import metric_title
-
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
 
 __all__ = ["changes_section"]
 
@@ -35,7 +23,7 @@ TAGS = {
 }
 
 
-def changes_section(assessment: "Assessment", earlier: "Assessment") -> Section:
+def changes_section(assessment: Assessment, earlier: Assessment) -> Section:
     """Return a table of the uncalibrated predictions then and now.
 
     Intervals of differences are for independent data sets: squared half-widths add up.
@@ -61,11 +49,11 @@ def changes_section(assessment: "Assessment", earlier: "Assessment") -> Section:
     )
 
 
-def _date(assessment: "Assessment") -> str:
+def _date(assessment: Assessment) -> str:
     return "" if assessment.origin is None else assessment.origin.date[:10]
 
 
-def _summary(assessment: "Assessment", earlier: "Assessment") -> str:
+def _summary(assessment: Assessment, earlier: Assessment) -> str:
     """Return whether the verdict and the recommendation have changed."""
     before, now = STATUS[earlier.verdict.status].lower(), STATUS[assessment.verdict.status].lower()
     verdict = (
@@ -77,7 +65,7 @@ def _summary(assessment: "Assessment", earlier: "Assessment") -> str:
     return f"{verdict} The recommended method was {methods[0]} and is {methods[1]}."
 
 
-def _rows(assessment: "Assessment", earlier: "Assessment") -> Iterator[tuple[Cell, ...]]:
+def _rows(assessment: Assessment, earlier: Assessment) -> Iterator[tuple[Cell, ...]]:
     counts = earlier.data.n_rows, assessment.data.n_rows
     yield (Cell("Rows"), *(Cell(count(number)) for number in counts), Cell(""))
     for name, values in (
@@ -113,10 +101,6 @@ def _row(name: str, before: Estimate, now: Estimate, is_bias: bool = False) -> t
 
 def _change(before: Estimate, now: Estimate, is_bias: bool) -> Cell:
     if not (has_value(before.value) and has_value(now.value)):
-        return Cell("")
-    assert before.value is not None
-    assert now.value is not None
-    if not (isfinite(before.value) and isfinite(now.value)):
         return Cell("")
     change = now.value - before.value
     halves = [_half_width(one) for one in (before, now)]

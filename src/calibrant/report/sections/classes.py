@@ -1,6 +1,6 @@
 """Section "Classes": calibration of each class, the worst first."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,32 +8,18 @@ from numpy.typing import NDArray
 from calibrant.hypothesis_tests import calibration_slope_intercept
 from calibrant.metrics import calibration_error_lower_bound, classwise_ece
 from calibrant.metrics.events import columns
-from calibrant.presentation import (
-    TYPOGRAPHIC,
-    Cell,
-    Column,
-    Markup,
-    OnPage,
-    Section,
-    Table,
-    Value,
-    count,
-    element,
-    joined,
-    number,
-    p_value,
-)
+from calibrant.presentation.document import OnPage, Section
+from calibrant.presentation.markup import Markup, element, joined
+from calibrant.presentation.table import Cell, Column, Table
+from calibrant.presentation.values import TYPOGRAPHIC, Value, count, number, p_value
 from calibrant.report.contents import ClassRow, Curve, Estimate
 from calibrant.report.evaluation_set import EvaluationSet, gap_estimate, plain_float
 from calibrant.report.evidence import Evidence
-from calibrant.report.sections import section_at
-from calibrant.report.sections.axes import Plot, chart, legend, marker
+from calibrant.report.sections import Assessment, section_at
+from calibrant.report.sections.axes import Plot, chart, legend, marker, series_swatch
 from calibrant.report.sections.scores import capped_bound, estimate_cell
 
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
-
-__all__ = ["class_rows", "classes_section", "noise_of_ece"]
+__all__ = ["class_rows", "noise_of_ece"]
 
 N_BINS = 15
 
@@ -70,7 +56,7 @@ STAGES = (("before", "square"), ("after", "circle"))
 
 
 @section_at(110)
-def classes_section(assessment: "Assessment") -> Section | None:
+def classes_section(assessment: Assessment) -> Section | None:
     """Return the section with small diagrams of the worst classes, and a table of all classes."""
     rows = assessment.classes
     if not rows:
@@ -86,7 +72,7 @@ def classes_section(assessment: "Assessment") -> Section | None:
     return Section("classes", "Classes", tuple(blocks))
 
 
-def _grid(assessment: "Assessment", curves: dict[str, list[Curve]]) -> Markup:
+def _grid(assessment: Assessment, curves: dict[str, list[Curve]]) -> Markup:
     rows = {row.label: row for row in assessment.classes}
     events = list(dict.fromkeys((curve.event, curve.label) for curve in assessment.curves))
     figures = []
@@ -121,39 +107,33 @@ def _grid(assessment: "Assessment", curves: dict[str, list[Curve]]) -> Markup:
 
 
 def _table(rows: tuple[ClassRow, ...]) -> Table:
-    header = (
-        Column("Class", is_numeric=False),
-        Column("Rows", hint="class frequency"),
-        Column("Mean probability"),
-        Column("In the large", hint="mean probability − frequency"),
-        Column("Slope", hint="1 is ideal"),
-        Column("ECE", hint="if calibrated"),
-        Column("ECE after"),
-        Column("Error, lower bound"),
-        Column("p-value", hint="adjusted"),
-        Column("Probabilities are", is_numeric=False),
-    )
-    body = tuple(
-        (
-            Cell(row.label),
-            Cell(Value(row.n_rows, "count"), (Value(row.share, "percent"),)),
-            Cell(Value(row.mean_probability, "percent")),
-            estimate_cell(row.in_the_large, signed=True),
-            estimate_cell(row.slope),
-            Cell(Value(row.ece, tiny=False), (Value(row.ece_noise),)),
-            Cell(Value(row.after_ece, tiny=False)),
-            Cell(Value(row.lower_bound, tiny=False)),
-            Cell(Value(row.adjusted_p_value, "p-value")),
-            Cell(f"{ARROWS[row.direction]}{row.direction}") if row.direction != "none" else Cell(Value(None)),
-        )
-        for row in rows
-    )
     worst = "the worst calibrated first"
-    return Table(
+    return Table.of(
         "classes",
         f"Classes, {worst}" if len(rows) < 3 else f"{count(len(rows))} classes, {worst}",
-        header,
-        body,
+        rows,
+        (Column("Class", is_numeric=False), lambda row: row.label),
+        (
+            Column("Rows", hint="class frequency"),
+            lambda row: Cell(Value(row.n_rows, "count"), (Value(row.share, "percent"),)),
+        ),
+        (Column("Mean probability"), lambda row: Value(row.mean_probability, "percent")),
+        (
+            Column("In the large", hint="mean probability − frequency"),
+            lambda row: estimate_cell(row.in_the_large, signed=True),
+        ),
+        (Column("Slope", hint="1 is ideal"), lambda row: estimate_cell(row.slope)),
+        (
+            Column("ECE", hint="if calibrated"),
+            lambda row: Cell(Value(row.ece, tiny=False), (Value(row.ece_noise),)),
+        ),
+        (Column("ECE after"), lambda row: Value(row.after_ece, tiny=False)),
+        (Column("Error, lower bound"), lambda row: Value(row.lower_bound, tiny=False)),
+        (Column("p-value", hint="adjusted"), lambda row: Value(row.adjusted_p_value, "p-value")),
+        (
+            Column("Probabilities are", is_numeric=False),
+            lambda row: f"{ARROWS[row.direction]}{row.direction}" if row.direction in ARROWS else Value(None),
+        ),
         is_sortable=True,
         is_filterable=len(rows) > 5,
         limit=FIRST_CLASSES if len(rows) > FIRST_CLASSES else None,
@@ -293,7 +273,6 @@ def _chart(curves: tuple[Curve, ...]) -> Markup:
     limit = max(curve.limit for curve in curves)
     plot = Plot.of((0.0, limit), (0.0, limit), left=30, top=8, right=192, height=150)
     labelled = [0.0, limit / 2, limit]
-    grid = " ".join(f"M{plot.x.start:.0f} {plot.y(tick):.1f}H{plot.x.end:.0f}" for tick in labelled)
     ticks = [
         element("text", f"{tick:g}", class_="tick", x=plot.x.start - 5, y=plot.y(tick) + 4, text_anchor="end")
         for tick in labelled
@@ -305,13 +284,9 @@ def _chart(curves: tuple[Curve, ...]) -> Markup:
         f"Reliability of {curves[0].event}",
         " ".join(_description(curve, stage) for curve, (stage, _) in zip(curves, STAGES, strict=False)),
         HEIGHT,
-        element("path", class_="grid", d=grid),
+        plot.grid(labelled),
         *ticks,
-        element(
-            "path",
-            class_="diagonal",
-            d=f"M{plot.x.start:.1f} {plot.y.start:.1f}L{plot.x.end:.1f} {plot.y.end:.1f}",
-        ),
+        plot.diagonal(),
         *(_bins(curve, plot, *stage) for curve, stage in zip(curves, STAGES, strict=False)),
         width=WIDTH,
         class_="classwise",
@@ -351,15 +326,7 @@ def _description(curve: Curve, stage: str) -> str:
 def _legend(methods: tuple[str, ...]) -> Markup:
     """Return the legend of the marks before and after."""
     entries = [
-        (
-            element(
-                "g",
-                element("path", class_="line", d="M0 7H28"),
-                marker(shape, 14.0, 7.0, 4.0, "mark"),
-                class_=f"stage {stage}",
-            ),
-            f"{stage}: {method}",
-        )
+        (series_swatch(shape, f"stage {stage}"), f"{stage}: {method}")
         for method, (stage, shape) in zip(methods, STAGES, strict=False)
     ]
     faint = element(

@@ -5,44 +5,24 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from math import isinf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.numerics.row_blocks import BlockSums
 from calibrant.numerics.simplex import softmax
-from calibrant.presentation import (
-    Facts,
-    OnPage,
-    Paragraph,
-    Section,
-    as_html,
-    class_named,
-    count,
-    counted,
-    duration,
-    element,
-    listed,
-    percent,
-    quoted,
-)
+from calibrant.presentation.document import Facts, OnPage, Paragraph, Section
+from calibrant.presentation.html import as_html
+from calibrant.presentation.markup import element
+from calibrant.presentation.sentences import class_named, counted, listed, quoted
+from calibrant.presentation.values import count, duration, percent
 from calibrant.report.contents import DataSummary, Origin, Repeatability
 from calibrant.report.evaluation_set import EvaluationSet
-from calibrant.report.sections import section_at
+from calibrant.report.sections import Assessment, section_at
 from calibrant.space import Space
 
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
-
-__all__ = [
-    "data_section",
-    "data_summary",
-    "date_now",
-    "origin_of_arrays",
-    "repeatability",
-    "settings_section",
-]
+__all__ = ["data_summary", "date_now", "origin_of_arrays", "repeatability"]
 
 PACKAGES = ("calibrant", "numpy", "scipy", "scikit-learn")
 MOST_NAMES = 20
@@ -50,7 +30,7 @@ ROWS_PER_BLOCK = 2**14
 
 
 @section_at(180)
-def data_section(assessment: "Assessment") -> Section:
+def data_section(assessment: Assessment) -> Section:
     """Return the section with facts on the data."""
     data = assessment.data
     left_out = f"; {counted(data.n_left_out, 'row')} of weight zero dropped" if data.n_left_out else ""
@@ -96,7 +76,7 @@ def _made(origin: Origin | None) -> tuple[Facts, ...]:
 
 
 @section_at(190)
-def settings_section(assessment: "Assessment") -> Section | None:
+def settings_section(assessment: Assessment) -> Section | None:
     """Return the section with settings, versions and run times."""
     found = assessment.repeatability
     times = {name: duration(seconds) for name, seconds in found.seconds.items() if not isinf(seconds)}

@@ -1,6 +1,6 @@
 """Section "Decisions": cost of decisions before and after calibration, and net benefit by threshold."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
@@ -12,19 +12,16 @@ from calibrant.presentation.document import Block
 from calibrant.presentation.values import decimals
 from calibrant.report.contents import DecisionNumbers, Estimate, ThresholdRow
 from calibrant.report.evaluation_set import EvaluationSet, mean_estimate
-from calibrant.report.sections import section_at
+from calibrant.report.sections import Assessment, section_at
 from calibrant.report.sections.scores import difference_cell, estimate_cell
 
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
-
-__all__ = ["decision_numbers", "decision_section", "decision_sentences"]
+__all__ = ["decision_numbers", "decision_sentences"]
 
 THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 @section_at(70)
-def decision_section(assessment: "Assessment") -> Section | None:
+def decision_section(assessment: Assessment) -> Section | None:
     """Return the section with costs, and with net benefits for two classes."""
     numbers = assessment.decisions
     if numbers is None:
@@ -32,10 +29,7 @@ def decision_section(assessment: "Assessment") -> Section | None:
     columns = [Column("", is_numeric=False), Column("Before")]
     realised, predicted = (
         [Cell("Realised cost per row"), estimate_cell(numbers.before)],
-        [
-            Cell("Predicted cost per row"),
-            Cell(Value(numbers.predicted)),
-        ],
+        [Cell("Predicted cost per row"), Cell(Value(numbers.predicted))],
     )
     if numbers.after is not None:
         columns += [Column("After"), Column("Difference", hint="after − before")]
@@ -75,26 +69,23 @@ def decision_sentences(numbers: DecisionNumbers) -> list[str]:
 
 
 def _net_benefits(numbers: DecisionNumbers) -> Table:
-    after = numbers.after is not None
-    columns = [
-        Column("Threshold"),
-        Column("Before"),
-        *([Column("After")] if after else []),
-        Column("Act on all rows"),
-    ]
-    body = []
-    for row in numbers.thresholds:
-        cells = [Cell(Value(row.threshold)), estimate_cell(row.before)]
-        if after:
-            cells.append(estimate_cell(row.after))
-        body.append((*cells, Cell(Value(row.everyone, signed=True))))
+    later = (Column("After"), lambda row: estimate_cell(row.after))
     definitions = (
         (
             "Net benefit",
             "fraction of true positives minus that of false positives, times the odds of the threshold; acting on no row has 0.",
         ),
     )
-    return Table("benefit", "Net benefit by threshold", tuple(columns), tuple(body), definitions=definitions)
+    return Table.of(
+        "benefit",
+        "Net benefit by threshold",
+        numbers.thresholds,
+        (Column("Threshold"), lambda row: Value(row.threshold)),
+        (Column("Before"), lambda row: estimate_cell(row.before)),
+        *((later,) if numbers.after is not None else ()),
+        (Column("Act on all rows"), lambda row: Value(row.everyone, signed=True)),
+        definitions=definitions,
+    )
 
 
 def decision_numbers(

@@ -1,39 +1,23 @@
 """Section "Decomposition": how much of a proper score is miscalibration, before and after calibration."""
 
 from math import isinf
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from calibrant.metrics import decompose
 from calibrant.metrics.decomposition import Decomposition
 from calibrant.notices import held_back
-from calibrant.presentation import (
-    TYPOGRAPHIC,
-    Cell,
-    Column,
-    Figure,
-    Markup,
-    OnPage,
-    Paragraph,
-    Section,
-    SideBySide,
-    Table,
-    Value,
-    element,
-    has_value,
-    number,
-    percent,
-    sentence,
-)
+from calibrant.presentation.document import Figure, OnPage, Paragraph, Section, SideBySide
+from calibrant.presentation.markup import Markup, element
+from calibrant.presentation.sentences import sentence
+from calibrant.presentation.table import Cell, Column, Table
+from calibrant.presentation.values import TYPOGRAPHIC, Value, has_value, number, percent
 from calibrant.report.contents import DecompositionRow, Estimate
 from calibrant.report.evaluation_set import EvaluationSet, plain_float
-from calibrant.report.sections import section_at
+from calibrant.report.sections import Assessment, section_at
 from calibrant.report.sections.axes import Plot, chart, legend, ticks_between
 from calibrant.report.sections.scores import INFINITE, estimate_cell, metric_title
 
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
-
-__all__ = ["decomposition_section", "decompositions"]
+__all__ = ["decompositions"]
 
 Loss = Literal["log", "brier"]
 NAMES: dict[Loss, str] = {"log": "log-loss", "brier": "Brier score"}
@@ -45,7 +29,7 @@ ROW = 62.0
 
 
 @section_at(90)
-def decomposition_section(assessment: "Assessment") -> Section | None:
+def decomposition_section(assessment: Assessment) -> Section | None:
     """Return the section with one chart per score and a table."""
     if not assessment.decompositions:
         return None
@@ -71,29 +55,6 @@ def decomposition_section(assessment: "Assessment") -> Section | None:
 
 
 def _table(rows: tuple[DecompositionRow, ...]) -> Table:
-    columns = (
-        Column("Score", is_numeric=False),
-        Column("Value"),
-        Column("Miscalibration"),
-        Column("Fraction of the score"),
-        Column("Discrimination"),
-        Column("Uncertainty"),
-        Column("Removable"),
-        Column("Refinement"),
-    )
-    body = tuple(
-        (
-            Cell(metric_title(row.loss), (row.stage,)),
-            Cell(Value(row.score, tiny=False)),
-            Cell(Value(row.miscalibration, tiny=False)),
-            Cell(Value(row.miscalibration / row.score if row.score > 0 else None, "percent")),
-            Cell(Value(row.discrimination, tiny=False)),
-            Cell(Value(row.uncertainty, tiny=False)),
-            estimate_cell(row.removable),
-            Cell(Value(row.refinement, tiny=False)),
-        )
-        for row in rows
-    )
     parts = (
         (
             "Miscalibration",
@@ -114,17 +75,28 @@ def _table(rows: tuple[DecompositionRow, ...]) -> Table:
         for row in rows
     )
     negative = "A negative component is an estimate of a non-negative quantity: no miscalibration was found."
-    return Table(
+    return Table.of(
         "decompositions",
         "Decomposition: score = miscalibration − discrimination + uncertainty",
-        columns,
-        body,
+        rows,
+        (Column("Score", is_numeric=False), lambda row: Cell(metric_title(row.loss), (row.stage,))),
+        (Column("Value"), lambda row: Value(row.score, tiny=False)),
+        (Column("Miscalibration"), lambda row: Value(row.miscalibration, tiny=False)),
+        (Column("Fraction of the score"), _fraction),
+        (Column("Discrimination"), lambda row: Value(row.discrimination, tiny=False)),
+        (Column("Uncertainty"), lambda row: Value(row.uncertainty, tiny=False)),
+        (Column("Removable"), lambda row: estimate_cell(row.removable)),
+        (Column("Refinement"), lambda row: Value(row.refinement, tiny=False)),
         definitions=(*own, *parts),
         notes=(
             *([negative] if is_negative else []),
             *([INFINITE] if any(isinf(row.score) for row in rows) else []),
         ),
     )
+
+
+def _fraction(row: DecompositionRow) -> Value:
+    return Value(row.miscalibration / row.score if row.score > 0 else None, "percent")
 
 
 def decompositions(
@@ -294,10 +266,5 @@ def _legend(with_base_rate: bool) -> Markup:
         (element("rect", class_="gap over", x=2, y=1, width=24, height=12), "miscalibration"),
     ]
     if with_base_rate:
-        entries.append(
-            (
-                element("path", class_="diagonal", d="M14 0V14"),
-                "score of the class frequencies",
-            )
-        )
+        entries.append((element("path", class_="diagonal", d="M14 0V14"), "score of the class frequencies"))
     return legend(*entries)

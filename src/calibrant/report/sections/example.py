@@ -2,7 +2,6 @@
 
 import json
 import warnings
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,26 +9,15 @@ from calibrant.comparison.compare import named_calibrators
 from calibrant.errors import NoGraphError
 from calibrant.export import Exportable
 from calibrant.export.json_file import json_of
-from calibrant.presentation import (
-    Cell,
-    Column,
-    OnPage,
-    Paragraph,
-    Section,
-    Table,
-    Value,
-    decimals,
-    element,
-    joined,
-)
+from calibrant.presentation.document import OnPage, Paragraph, Section
+from calibrant.presentation.markup import element, joined
+from calibrant.presentation.table import Cell, Column, Table
+from calibrant.presentation.values import Value, decimals
 from calibrant.report.contents import Example
 from calibrant.report.method_selection import MethodSelection
-from calibrant.report.sections import section_at
+from calibrant.report.sections import Assessment, section_at
 
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
-
-__all__ = ["example_of", "example_section"]
+__all__ = ["example_of"]
 
 # Limits that keep the form short and the page small.
 MOST_CLASSES = 20
@@ -37,7 +25,7 @@ MOST_CHARACTERS = 60_000
 
 
 @section_at(160)
-def example_section(assessment: "Assessment") -> Section | None:
+def example_section(assessment: Assessment) -> Section | None:
     """Return the section with a row of scores that readers can edit."""
     found, classes = assessment.example, assessment.data.classes
     if found is None or len(found.scores) != len(classes):

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -14,42 +14,38 @@ from calibrant.comparison.compare import random_folds
 from calibrant.errors import CalibrationWarning
 from calibrant.notices import held_back
 from calibrant.plots.learning_curve import LearningCurve, learning_curve
-from calibrant.presentation import (
+from calibrant.presentation.document import Block, Figure, OnPage, Paragraph, Section, SideBySide
+from calibrant.presentation.html import as_html
+from calibrant.presentation.markup import Markup, element, joined
+from calibrant.presentation.sentences import counted, shortened
+from calibrant.presentation.table import Cell, Column, Table
+from calibrant.presentation.values import (
     TYPOGRAPHIC,
-    Block,
-    Cell,
-    Column,
-    Figure,
-    Markup,
-    OnPage,
-    Paragraph,
     Range,
-    Section,
-    SideBySide,
-    Table,
     Value,
-    as_html,
     count,
-    counted,
-    element,
     has_value,
-    joined,
     number,
     percent,
-    shortened,
     significant,
 )
 from calibrant.report.contents import Estimate, LearningNumbers, MethodRow, Recommendation
 from calibrant.report.evaluation_set import EvaluationSet, plain_floats, random_rows
 from calibrant.report.method_selection import NEGLIGIBLE_GAIN, MethodSelection, baseline_of
-from calibrant.report.sections import section_at
-from calibrant.report.sections.axes import Plot, bounds, chart, legend, marker, tick_text, ticks_between
+from calibrant.report.sections import Assessment, section_at
+from calibrant.report.sections.axes import (
+    Plot,
+    bounds,
+    chart,
+    legend,
+    marker,
+    series_swatch,
+    tick_text,
+    ticks_between,
+)
 from calibrant.report.sections.scores import INFINITE, difference_cell
 
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
-
-__all__ = ["is_slow", "learning_numbers", "learning_section", "learning_sentence", "methods_section"]
+__all__ = ["learning_numbers", "learning_sentence"]
 
 ROW = 40.0
 LONGEST_LABEL = 26
@@ -63,7 +59,7 @@ CLOSEST = 46.0
 
 
 @section_at(140)
-def methods_section(assessment: "Assessment") -> Section | None:
+def methods_section(assessment: Assessment) -> Section | None:
     """Return the section with the differences of all methods to the uncalibrated predictions, and a table of scores."""
     advice = assessment.recommendation
     if not advice.methods:
@@ -94,33 +90,6 @@ def methods_section(assessment: "Assessment") -> Section | None:
 
 def _methods_table(advice: Recommendation) -> Table:
     """Return the table of methods; the recommended one is highlighted."""
-    columns = (
-        Column("Method", is_numeric=False),
-        Column("Log-loss"),
-        Column("Change of log-loss"),
-        Column("Brier score"),
-        Column("Change of Brier score"),
-        Column("Accuracy"),
-        Column("Changed decisions"),
-        Column("ECE, confidence"),
-        Column("ECE, classwise"),
-        Column("Fit time"),
-    )
-    rows = tuple(
-        (
-            Cell(row.name, (_remarks(row, row.name == advice.method),)),
-            Cell(Value(row.log_loss, tiny=False)),
-            difference_cell(row.log_loss_difference),
-            Cell(Value(row.brier_score, tiny=False)),
-            difference_cell(row.brier_difference),
-            Cell(Value(row.accuracy, "percent", 2)),
-            _changed_cell(row),
-            Cell(Value(row.confidence_ece, tiny=False)),
-            Cell(Value(row.classwise_ece, tiny=False)),
-            Cell(Value(row.seconds, "duration")),
-        )
-        for row in advice.methods
-    )
     chosen = [index for index, row in enumerate(advice.methods) if row.name == advice.method]
     notes = []
     if any(row.log_loss_difference is not None for row in advice.methods):
@@ -132,11 +101,23 @@ def _methods_table(advice: Recommendation) -> Table:
     notes += [f"{row.name} could not be fitted: {row.error}" for row in advice.methods if row.error]
     if any(row.log_loss == float("inf") for row in advice.methods):
         notes.append(INFINITE)
-    return Table(
+    return Table.of(
         "methods",
         f"{count(len(advice.methods))} methods, evaluated on held-out rows",
-        columns,
-        rows,
+        advice.methods,
+        (
+            Column("Method", is_numeric=False),
+            lambda row: Cell(row.name, (_remarks(row, row.name == advice.method),)),
+        ),
+        (Column("Log-loss"), lambda row: Value(row.log_loss, tiny=False)),
+        (Column("Change of log-loss"), lambda row: difference_cell(row.log_loss_difference)),
+        (Column("Brier score"), lambda row: Value(row.brier_score, tiny=False)),
+        (Column("Change of Brier score"), lambda row: difference_cell(row.brier_difference)),
+        (Column("Accuracy"), lambda row: Value(row.accuracy, "percent", 2)),
+        (Column("Changed decisions"), _changed_cell),
+        (Column("ECE, confidence"), lambda row: Value(row.confidence_ece, tiny=False)),
+        (Column("ECE, classwise"), lambda row: Value(row.classwise_ece, tiny=False)),
+        (Column("Fit time"), lambda row: Value(row.seconds, "duration")),
         notes=tuple(notes),
         is_sortable=True,
         highlighted=chosen[0] if chosen else None,
@@ -157,21 +138,28 @@ def _remarks(row: MethodRow, is_recommended: bool) -> str:
 
 
 @section_at(150)
-def learning_section(assessment: "Assessment") -> Section | None:
+def learning_section(assessment: Assessment) -> Section | None:
     """Return the section with the loss of the chosen method by the size of the calibration set."""
     numbers = assessment.learning
     if numbers is None or not numbers.sizes:
         return None
-    columns = (Column("Calibration set", is_numeric=False), Column("Log-loss"), Column("Minus uncalibrated"))
-    rows = []
-    for size, loss, low, high in zip(numbers.sizes, numbers.loss, numbers.low, numbers.high, strict=True):
-        change = loss - numbers.uncalibrated if loss is not None else None
-        interval = Range(low, high, digits=3, tiny=False)
-        rows.append(
-            (Cell(Value(size, "count")), Cell(Value(loss), (interval,)), Cell(Value(change, signed=True)))
-        )
-    caption = f"Loss of {numbers.method} by size of the calibration set"
-    table = Table("learning-numbers", caption, columns, tuple(rows))
+
+    def loss(place: int) -> Cell:
+        interval = Range(numbers.low[place], numbers.high[place], digits=3, tiny=False)
+        return Cell(Value(numbers.loss[place]), (interval,))
+
+    def change(place: int) -> Value:
+        loss = numbers.loss[place]
+        return Value(None if loss is None else loss - numbers.uncalibrated, signed=True)
+
+    table = Table.of(
+        "learning-numbers",
+        f"Loss of {numbers.method} by size of the calibration set",
+        range(len(numbers.sizes)),
+        (Column("Calibration set", is_numeric=False), lambda place: Value(numbers.sizes[place], "count")),
+        (Column("Log-loss"), loss),
+        (Column("Minus uncalibrated"), change),
+    )
     figure = Figure("learning-curve", f"Log-loss of {numbers.method}", _learning_chart(numbers))
     drawn = OnPage(element("div", as_html(figure), _learning_legend(numbers)))
     return Section(
@@ -231,16 +219,9 @@ def learning_numbers(
         sentence += (
             f" The curve is from a random sample of {sample.n_rows:,} rows, so it differs from the table."
         )
-    found = LearningNumbers(
-        method=name,
-        sizes=tuple(curve.sizes.tolist()),
-        loss=plain_floats(curve.loss),
-        low=plain_floats(curve.low),
-        high=plain_floats(curve.high),
-        uncalibrated=float(curve.uncalibrated),
-        sentence=sentence,
-    )
-    return found, sentence
+    points = {field: plain_floats(getattr(curve, field)) for field in ("loss", "low", "high")}
+    sizes, uncalibrated = tuple(curve.sizes.tolist()), float(curve.uncalibrated)
+    return LearningNumbers(name, sizes, **points, uncalibrated=uncalibrated, sentence=sentence), sentence
 
 
 def _too_few(curve: LearningCurve, sample: EvaluationSet) -> str:
@@ -332,9 +313,9 @@ def _forest_row(entry: tuple[str, Estimate, bool], plot: Plot, top: float) -> Ma
             y=top + 13,
         ),
     ]
-    if low is not None and high is not None and has_value(low) and has_value(high):
+    if has_value(low) and has_value(high):
         pieces.append(element("path", class_="line", d=f"M{plot.x(low):.1f} {middle:.1f}H{plot.x(high):.1f}"))
-    if estimate.value is not None and has_value(estimate.value):
+    if has_value(estimate.value):
         pieces.append(marker("diamond" if chosen else "circle", plot.x(estimate.value), middle, 5.0, "mark"))
         pieces.append(_value_beside(estimate, plot, middle))
     return element("g", joined(*pieces), class_=f"row {_side(estimate)}")
@@ -343,7 +324,7 @@ def _forest_row(entry: tuple[str, Estimate, bool], plot: Plot, top: float) -> Ma
 def _value_beside(estimate: Estimate, plot: Plot, middle: float) -> Markup:
     """Return the value next to its interval: on the side that is farther from zero if it fits, else on the other."""
     value = estimate.value or 0.0
-    ends = [plot.x(end) for end in (value, estimate.low, estimate.high) if end is not None and has_value(end)]
+    ends = [plot.x(end) for end in (value, estimate.low, estimate.high) if has_value(end)]
     left, right, zero = min(ends) - GAP, max(ends) + GAP, plot.x(0.0)
     is_left = left - VALUE_WIDTH >= plot.x.start and (
         value < 0 or right + VALUE_WIDTH > plot.x.end or left <= zero <= right + VALUE_WIDTH
@@ -403,12 +384,7 @@ def _spaced(sizes: tuple[int, ...], plot: Plot) -> list[float]:
 
 def _learning_legend(numbers: LearningNumbers) -> Markup:
     """Return the legend."""
-    line = element(
-        "g",
-        element("path", class_="line", d="M0 7H28"),
-        marker("circle", 14.0, 7.0, 4.0, "mark"),
-        class_="series series-1",
-    )
+    line = series_swatch("circle", "series series-1")
     return legend(
         (
             joined(element("rect", class_="band tinted", x=0, y=1, width=28, height=12), line),

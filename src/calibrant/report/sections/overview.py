@@ -1,41 +1,28 @@
 """Sections "Verdict" and "What to do": conclusions in words, with key figures."""
 
 import shlex
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from calibrant import registry
-from calibrant.presentation import (
+from calibrant.presentation.document import Bullets, Code, OnPage, Paragraph, Section
+from calibrant.presentation.html import as_html
+from calibrant.presentation.markup import Markup, element, joined
+from calibrant.presentation.sentences import class_named, counted, sentence
+from calibrant.presentation.values import (
     TYPOGRAPHIC,
-    Bullets,
-    Code,
-    Markup,
-    OnPage,
-    Paragraph,
     Range,
-    Section,
-    as_html,
-    class_named,
     count,
-    counted,
-    element,
     has_value,
-    joined,
     number,
     p_value,
     percent,
     points,
-    sentence,
 )
 from calibrant.report.contents import Estimate, Origin, Recommendation, Verdict
-from calibrant.report.sections import section_at
+from calibrant.report.sections import Assessment, section_at
 from calibrant.report.sections.scores import metric_title
 
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
-
-__all__ = ["lines_to_copy", "recommendation_section", "verdict_section"]
+__all__ = ["lines_to_copy"]
 
 STATUS = {
     "calibrated": "Calibrated",
@@ -53,7 +40,7 @@ class _KeyFigure(NamedTuple):
 
 
 @section_at(10)
-def verdict_section(assessment: "Assessment") -> Section:
+def verdict_section(assessment: Assessment) -> Section:
     """Return the section with the verdict, its evidence and key figures."""
     found = assessment.verdict
     status, headline = _banner(found)
@@ -68,7 +55,7 @@ def verdict_section(assessment: "Assessment") -> Section:
 
 
 @section_at(20)
-def recommendation_section(assessment: "Assessment") -> Section:
+def recommendation_section(assessment: Assessment) -> Section:
     """Return the section with the recommendation, its gain and its side effects."""
     found = assessment.recommendation
     figures = _recommended_figures(found)
@@ -121,7 +108,7 @@ def _list(figures: list[_KeyFigure]) -> Markup:
     return element("ul", *items, class_="key-figures")
 
 
-def _key_figures(assessment: "Assessment") -> list[_KeyFigure]:
+def _key_figures(assessment: Assessment) -> list[_KeyFigure]:
     """Return predicted and observed rates, the p-value and the smallest detectable error."""
     verdict, events = assessment.verdict, assessment.verdict.events
     p = p_value(verdict.p_value, style=TYPOGRAPHIC)
@@ -141,7 +128,7 @@ def _key_figures(assessment: "Assessment") -> list[_KeyFigure]:
     return figures
 
 
-def _predicted_and_observed(assessment: "Assessment") -> list[_KeyFigure]:
+def _predicted_and_observed(assessment: Assessment) -> list[_KeyFigure]:
     """Return the rates of the second of two classes, or confidence and accuracy; with counts for rare events."""
 
     def rate(value: float) -> str:
@@ -196,7 +183,7 @@ SIGNS = ("separator", "decimal")
 WIDTH = 76
 
 
-def lines_to_copy(assessment: "Assessment") -> tuple[Code, ...]:
+def lines_to_copy(assessment: Assessment) -> tuple[Code, ...]:
     """Return the lines that fit the recommended calibrator to these rows and apply it; none if there is no name for it."""
     advice = assessment.recommendation
     known = registry.calibrators()

@@ -1,39 +1,27 @@
 """Section "Pitfalls": caveats that apply to these data."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.intervals import clopper_pearson
 from calibrant.labelled_predictions import shift_warning
-from calibrant.presentation import (
-    Bullets,
-    OnPage,
-    Paragraph,
-    Section,
-    counted,
-    element,
-    listed,
-    percent,
-    quoted,
-    significant,
-)
+from calibrant.presentation.document import Bullets, OnPage, Paragraph, Section
+from calibrant.presentation.markup import element
+from calibrant.presentation.sentences import counted, listed, quoted
+from calibrant.presentation.values import percent, significant
 from calibrant.remedies import GIVE_GROUPS
 from calibrant.report.contents import DataSummary, Pitfall, Recommendation
 from calibrant.report.evaluation_set import EvaluationSet
 from calibrant.report.event_evidence import SMALLEST_VARIANCE
 from calibrant.report.evidence import Evidence
 from calibrant.report.method_selection import MethodSelection
-from calibrant.report.sections import section_at
+from calibrant.report.sections import Assessment, section_at
 from calibrant.report.sections.classes import noise_of_ece
 from calibrant.space import Space, log_odds_look_like_probabilities
 
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
-
-__all__ = ["pitfalls", "pitfalls_section"]
+__all__ = ["pitfalls"]
 
 FEW_ROWS = 200
 FEW_OF_A_CLASS = 20
@@ -55,7 +43,7 @@ FEW_COPIES = 0.1
 
 
 @section_at(170)
-def pitfalls_section(assessment: "Assessment") -> Section | None:
+def pitfalls_section(assessment: Assessment) -> Section | None:
     """Return the section with all caveats, warnings first."""
     if not assessment.pitfalls:
         return None
@@ -104,20 +92,16 @@ def _note(text: str) -> Pitfall:
     return Pitfall("note", text)
 
 
-def _mistaken_input(rows: EvaluationSet) -> list[Pitfall]:
-    found = []
+def _mistaken_input(rows: EvaluationSet) -> Iterator[Pitfall]:
     if shift := rows.data.shift_of_labels:
         text = shift_warning(rows.n_classes, shift)
-        found.append(_warning(f"{text[0].upper()}{text[1:]}"))
+        yield _warning(f"{text[0].upper()}{text[1:]}")
     given = rows.predictions
     if given.space is Space.LOGITS and log_odds_look_like_probabilities(given.scores):
-        found.append(
-            _warning("All log-odds are between 0 and 1, like probabilities; check that they are log-odds.")
-        )
-    return found
+        yield _warning("All log-odds are between 0 and 1, like probabilities; check that they are log-odds.")
 
 
-def _zeros(summary: DataSummary, rows: EvaluationSet, evidence: Evidence) -> list[Pitfall]:
+def _zeros(summary: DataSummary, rows: EvaluationSet, evidence: Evidence) -> Iterator[Pitfall]:
     if summary.n_refuted:
         affected = counted(summary.n_refuted, "row")
         floor = f"{rows.predictions.floor:.2g}"
@@ -126,131 +110,107 @@ def _zeros(summary: DataSummary, rows: EvaluationSet, evidence: Evidence) -> lis
             if evidence.line is None
             else " The definition of the slope states its convention for zeros and ones."
         )
-        return [
-            _warning(
-                f"The true class of {affected} had probability exactly zero, so the log-loss is infinite. For finite log-losses "
-                f"and for the comparison of methods, zeros are raised to the floor {floor} and rows renormalised.{slope}"
-            )
-        ]
-    if summary.n_zeros:
+        yield _warning(
+            f"The true class of {affected} had probability exactly zero, so the log-loss is infinite. For finite log-losses "
+            f"and for the comparison of methods, zeros are raised to the floor {floor} and rows renormalised.{slope}"
+        )
+    elif summary.n_zeros:
         verb = "probability is" if summary.n_zeros == 1 else "probabilities are"
-        return [
-            _note(
-                f"{summary.n_zeros} {verb} exactly zero. A single row whose true class has probability zero makes the log-loss "
-                "infinite."
-            )
-        ]
-    return []
+        yield _note(
+            f"{summary.n_zeros} {verb} exactly zero. A single row whose true class has probability zero makes the log-loss "
+            "infinite."
+        )
 
 
-def _few_rows(summary: DataSummary, evidence: Evidence) -> list[Pitfall]:
-    if summary.n_rows < FEW_ROWS:
-        return [
-            _warning(
-                f"The sample is small ({counted(summary.n_rows, 'row')}). Read the intervals and the smallest detectable error "
-                "before the estimates."
-            )
-        ]
+def _few_rows(summary: DataSummary, evidence: Evidence) -> Iterator[Pitfall]:
     total_variance = evidence.main.total_variance
-    if total_variance == 0:
-        return [
-            _warning(
-                "All probabilities are exactly 0 or 1. A calibrator can estimate uncertainty only from the misclassified rows."
-            )
-        ]
-    if total_variance < SMALLEST_VARIANCE:
-        return [
-            _warning(
-                f"Nearly all probabilities are close to 0 or 1: the sum of p (1 - p) over {counted(summary.n_rows, 'row')} is "
-                f"only {total_variance:.2g}, so few rows carry information on calibration."
-            )
-        ]
-    return []
+    if summary.n_rows < FEW_ROWS:
+        yield _warning(
+            f"The sample is small ({counted(summary.n_rows, 'row')}). Read the intervals and the smallest detectable error "
+            "before the estimates."
+        )
+    elif total_variance == 0:
+        yield _warning(
+            "All probabilities are exactly 0 or 1. A calibrator can estimate uncertainty only from the misclassified rows."
+        )
+    elif total_variance < SMALLEST_VARIANCE:
+        yield _warning(
+            f"Nearly all probabilities are close to 0 or 1: the sum of p (1 - p) over {counted(summary.n_rows, 'row')} is "
+            f"only {total_variance:.2g}, so few rows carry information on calibration."
+        )
 
 
-def _no_mistakes(summary: DataSummary, rows: EvaluationSet, level: float) -> list[Pitfall]:
+def _no_mistakes(summary: DataSummary, rows: EvaluationSet, level: float) -> Iterator[Pitfall]:
     """Return a warning if no row is misclassified, with an upper confidence bound on the error rate."""
     if not rows.hits.all():
-        return []
+        return
     units = summary.n_groups if summary.n_groups is not None else int(summary.effective_rows)
     if units < 1:
-        return []
+        return
     # A one-sided bound is the upper end of a two-sided interval with twice the error probability.
     _, most = clopper_pearson(0, units, max(2 * level - 1, 0.01))
     among = counted(rows.n_rows, "row") if rows.groups is None else f"{rows.n_rows} rows of {units} groups"
-    return [
-        _warning(
-            f"No mistakes among {among}, so these data give no upper bound on calibrated confidences. The upper "
-            f"{100 * level:g} % confidence bound on the error rate is {percent(float(most), 2)}: do not rely on confidences "
-            f"above {percent(1 - float(most), 2)}."
-        )
-    ]
+    yield _warning(
+        f"No mistakes among {among}, so these data give no upper bound on calibrated confidences. The upper "
+        f"{100 * level:g} % confidence bound on the error rate is {percent(float(most), 2)}: do not rely on confidences "
+        f"above {percent(1 - float(most), 2)}."
+    )
 
 
-def _classes(summary: DataSummary, rows: EvaluationSet) -> list[Pitfall]:
-    found = []
+def _classes(summary: DataSummary, rows: EvaluationSet) -> Iterator[Pitfall]:
     counts = np.bincount(rows.data.labels, minlength=rows.n_classes)
     if summary.n_classes - len(summary.absent_classes) == 1:
-        found.append(_warning("All rows have the same true class; the other classes cannot be assessed."))
+        yield _warning("All rows have the same true class; the other classes cannot be assessed.")
     elif summary.absent_classes:
         never, whose = ("occurs", "its") if len(summary.absent_classes) == 1 else ("occur", "their")
-        found.append(
-            _warning(
-                f"{counted(len(summary.absent_classes), 'class')} never {never}: {_names(summary.absent_classes)}. The tests can "
-                f"only detect that {whose} probabilities are too high."
-            )
+        yield _warning(
+            f"{counted(len(summary.absent_classes), 'class')} never {never}: {_names(summary.absent_classes)}. The tests can "
+            f"only detect that {whose} probabilities are too high."
         )
     rare = [name for name, count in zip(rows.class_names, counts, strict=True) if 0 < count < FEW_OF_A_CLASS]
     if rare and rows.n_classes > 1:
         have, whose = ("has", "Its") if len(rare) == 1 else ("have", "Their")
-        found.append(
-            _note(
-                f"{counted(len(rare), 'class')} {have} fewer than {FEW_OF_A_CLASS} rows: {_names(rare)}. {whose} estimates in "
-                "the table of classes are mostly noise, which averages over classes hide."
-            )
+        yield _note(
+            f"{counted(len(rare), 'class')} {have} fewer than {FEW_OF_A_CLASS} rows: {_names(rare)}. {whose} estimates in "
+            "the table of classes are mostly noise, which averages over classes hide."
         )
-    return found
 
 
 def _names(labels: Sequence[str]) -> str:
     return listed([*map(quoted, labels)])
 
 
-def _ties(summary: DataSummary) -> list[Pitfall]:
+def _ties(summary: DataSummary) -> Iterator[Pitfall]:
     if summary.n_rows < 20 or summary.largest_tie < MUCH_TIED:
-        return []
+        return
     ties = (
         "All rows have the same confidence"
         if summary.n_distinct == 1
         else f"{percent(summary.largest_tie)} of the rows have the same confidence, out of {summary.n_distinct} distinct values"
     )
-    return [
-        _note(
-            f"{ties}. Equal-mass bins are therefore uneven, and the area under the ROC curve counts ties as one half."
-        )
-    ]
+    yield _note(
+        f"{ties}. Equal-mass bins are therefore uneven, and the area under the ROC curve counts ties as one half."
+    )
 
 
-def _weights(summary: DataSummary) -> list[Pitfall]:
+def _weights(summary: DataSummary) -> Iterator[Pitfall]:
     if not summary.weighted or summary.effective_rows >= UNEVEN_WEIGHTS * summary.n_rows:
-        return []
-    return [
-        _warning(
-            f"The weights are uneven: the effective sample size of {summary.n_rows} rows is {summary.effective_rows:.0f}, and "
-            "intervals may be too narrow."
-        )
-    ]
+        return
+    yield _warning(
+        f"The weights are uneven: the effective sample size of {summary.n_rows} rows is {summary.effective_rows:.0f}, and "
+        "intervals may be too narrow."
+    )
 
 
-def _duplicates(rows: EvaluationSet) -> list[Pitfall]:
+def _duplicates(rows: EvaluationSet) -> Iterator[Pitfall]:
     """Return a warning if rows of probabilities are duplicated and no groups are given."""
     if rows.groups is not None or rows.n_rows < 20:
-        return []
+        return
     # Probabilities rounded to 0 and 1 are naturally duplicated.
     n_compared = min(rows.n_rows, COMPARED_ROWS)
     uncertain = np.flatnonzero(rows.confidence[:n_compared] < NEARLY_CERTAIN)
     if len(uncertain) < 20:
-        return []
+        return
     scores = rows.predictions.scores[uncertain]
     mixture = np.random.default_rng(0).uniform(1, 2, (rows.n_classes, 2))
     keys = scores.astype(np.float64) @ mixture
@@ -258,14 +218,12 @@ def _duplicates(rows: EvaluationSet) -> list[Pitfall]:
     copies = (len(scores) - len(times)) / n_compared
     # Coarse scores, such as those of trees or with few decimals, are naturally duplicated too.
     if copies < 0.01 or len(times) < FEW_COPIES * len(scores) or is_on_a_grid(scores):
-        return []
-    return [
-        _warning(
-            f"{percent(copies)} of the rows duplicate the probabilities of another row. If they come from the same case or "
-            f"person, {GIVE_GROUPS}; otherwise intervals are too narrow, p-values too small, and copies of a row can be in both "
-            "the training and the test fold."
-        )
-    ]
+        return
+    yield _warning(
+        f"{percent(copies)} of the rows duplicate the probabilities of another row. If they come from the same case or "
+        f"person, {GIVE_GROUPS}; otherwise intervals are too narrow, p-values too small, and copies of a row can be in both "
+        "the training and the test fold."
+    )
 
 
 def is_on_a_grid(scores: NDArray[np.floating]) -> bool:
@@ -281,14 +239,11 @@ def is_on_a_grid(scores: NDArray[np.floating]) -> bool:
     return bool(is_multiple.all(axis=1).any())
 
 
-def _methods(selection: MethodSelection, advice: Recommendation) -> list[Pitfall]:
-    found = []
+def _methods(selection: MethodSelection, advice: Recommendation) -> Iterator[Pitfall]:
     if advice.action == "calibrate" and advice.changed_decisions:
-        found.append(
-            _note(
-                f"{advice.method} changes {percent(advice.changed_decisions, 2)} of the predicted classes. If decisions must not "
-                "change, choose an arg-max-preserving method, such as temperature."
-            )
+        yield _note(
+            f"{advice.method} changes {percent(advice.changed_decisions, 2)} of the predicted classes. If decisions must not "
+            "change, choose an arg-max-preserving method, such as temperature."
         )
     if selection.comparison is not None:
         measured = [
@@ -298,55 +253,40 @@ def _methods(selection: MethodSelection, advice: Recommendation) -> list[Pitfall
             by_ece = min(measured, key=lambda row: row.confidence_ece or 0.0)
             by_loss = min(measured, key=lambda row: row.log_loss or 0.0)
             if by_ece.name != by_loss.name:
-                found.append(
-                    _note(
-                        f"{by_ece.name} has the lowest ECE, {by_loss.name} the lowest log-loss. Do not select methods by ECE, "
-                        "which ignores sharpness and averages over rows."
-                    )
+                yield _note(
+                    f"{by_ece.name} has the lowest ECE, {by_loss.name} the lowest log-loss. Do not select methods by ECE, "
+                    "which ignores sharpness and averages over rows."
                 )
-    return found
 
 
 def _samples(
     summary: DataSummary, rows: EvaluationSet, sample: EvaluationSet, selection: MethodSelection
-) -> list[Pitfall]:
-    found = []
+) -> Iterator[Pitfall]:
     if rows.n_rows < summary.n_rows:
-        found.append(
-            _note(
-                f"To limit time and memory, all numbers except the data summary are from a random sample of {rows.n_rows} of "
-                f"{summary.n_rows} rows."
-            )
+        yield _note(
+            f"To limit time and memory, all numbers except the data summary are from a random sample of {rows.n_rows} of "
+            f"{summary.n_rows} rows."
         )
     if sample.n_rows < rows.n_rows:
-        found.append(
-            _note(
-                "Calibration errors, decompositions and plots of single classes are from a random sample of "
-                f"{sample.n_rows} rows."
-            )
+        yield _note(
+            "Calibration errors, decompositions and plots of single classes are from a random sample of "
+            f"{sample.n_rows} rows."
         )
     if selection.rows.n_rows < rows.n_rows:
-        found.append(
-            _note(
-                f"Methods were compared on a random sample of {selection.rows.n_rows} of {rows.n_rows} rows."
-            )
+        yield _note(
+            f"Methods were compared on a random sample of {selection.rows.n_rows} of {rows.n_rows} rows."
         )
-    return found
 
 
-def _general(summary: DataSummary, rows: EvaluationSet) -> list[Pitfall]:
-    found = [
-        _note(
-            "Use held-out rows. If the classifier, or a calibrator already in use, was fitted to these rows, all results are "
-            "too optimistic."
-        )
-    ]
+def _general(summary: DataSummary, rows: EvaluationSet) -> Iterator[Pitfall]:
+    yield _note(
+        "Use held-out rows. If the classifier, or a calibrator already in use, was fitted to these rows, all results are "
+        "too optimistic."
+    )
     if rows.n_classes == 2:
-        found.append(
-            _note(
-                "The Brier score of two classes is halved (0 to 1), as in scikit-learn; other software may report twice this "
-                "value."
-            )
+        yield _note(
+            "The Brier score of two classes is halved (0 to 1), as in scikit-learn; other software may report twice this "
+            "value."
         )
     else:
         noise = float(np.mean(noise_of_ece(rows)))
@@ -356,13 +296,10 @@ def _general(summary: DataSummary, rows: EvaluationSet) -> list[Pitfall]:
             if noise > 0
             else ""
         )
-        found.append(_note(f"{alone}The error of the predicted class says nothing about the other classes."))
+        yield _note(f"{alone}The error of the predicted class says nothing about the other classes.")
     if summary.n_groups is not None:
-        found.append(
-            _note(
-                f"Intervals of scores and gains, and the tests used for the verdict, treat the {summary.n_groups} groups as "
-                "independent. The other tests, slopes, lower bounds, removable losses, and the intervals, bands and p-values of "
-                "plots assume independent rows: their intervals may be too narrow and their p-values too small."
-            )
+        yield _note(
+            f"Intervals of scores and gains, and the tests used for the verdict, treat the {summary.n_groups} groups as "
+            "independent. The other tests, slopes, lower bounds, removable losses, and the intervals, bands and p-values of "
+            "plots assume independent rows: their intervals may be too narrow and their p-values too small."
         )
-    return found

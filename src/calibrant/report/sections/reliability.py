@@ -2,45 +2,26 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.comparison import UNCALIBRATED
-from calibrant.plots.reliability.curve import ReliabilityCurve, reliability_curve
-from calibrant.presentation import (
-    TYPOGRAPHIC,
-    Block,
-    Cell,
-    Column,
-    Figure,
-    Markup,
-    OnPage,
-    Paragraph,
-    Range,
-    Section,
-    Table,
-    Value,
-    as_html,
-    count,
-    element,
-    has_value,
-    joined,
-    number,
-    percent,
-    sentence,
-)
+from calibrant.plots.reliability.curve import reliability_curve
+from calibrant.presentation.document import Block, Figure, OnPage, Paragraph, Section
+from calibrant.presentation.html import as_html
+from calibrant.presentation.markup import Markup, element, joined
+from calibrant.presentation.sentences import sentence
+from calibrant.presentation.table import Cell, Column, Table
+from calibrant.presentation.values import TYPOGRAPHIC, Range, Value, count, has_value, number, percent
 from calibrant.report.contents import RARE, ClassRow, Curve, Numbers
-from calibrant.report.evaluation_set import EvaluationSet, plain_floats, rounded
+from calibrant.report.evaluation_set import EvaluationSet, numbers_of, plain_floats
 from calibrant.report.method_selection import MethodSelection
-from calibrant.report.sections import section_at
-from calibrant.report.sections.axes import Plot, Scale, chart, legend, tick_texts, ticks_between
+from calibrant.report.sections import Assessment, section_at
+from calibrant.report.sections.axes import Plot, Scale, chart, legend, ticks_between
 
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
-
-__all__ = ["curves", "reliability_chart", "reliability_section"]
+__all__ = ["curves", "reliability_chart"]
 
 # More would make the page long to read and slow to load.
 MOST_CLASSES, MOST_OTHER_METHODS = 20, 3
@@ -59,7 +40,7 @@ NARROWEST_TARGET = 5.0
 
 
 @section_at(30)
-def reliability_section(assessment: "Assessment") -> Section | None:
+def reliability_section(assessment: Assessment) -> Section | None:
     """Return the section with the diagrams before and after calibration, and others that can be selected instead."""
     if not assessment.curves:
         return None
@@ -166,34 +147,28 @@ def _gallery(figures: Sequence[Figure]) -> Markup:
 
 def _bins_table(curve: Curve, name: str) -> Table:
     """Return the non-empty bins of a diagram."""
-    columns = (
-        Column("Scores", is_numeric=False),
-        Column("Rows"),
-        Column("Mean score"),
-        Column("Observed"),
-        Column("If calibrated"),
+
+    def observed(place: int) -> Cell:
+        interval = Range(curve.low[place], curve.high[place], digits=3, tiny=False)
+        return Cell(Value(curve.mean_outcome[place], digits=3), (interval,))
+
+    def expected(place: int) -> Range | Value:
+        limits = curve.consistency_low[place], curve.consistency_high[place]
+        return Value(None) if None in limits else Range(*limits, digits=3, tiny=False)
+
+    def scores(place: int) -> Range:
+        return Range(curve.edges[place], curve.edges[place + 1], "significant", 3, tiny=True)
+
+    return Table.of(
+        name,
+        f"Bins of {curve.method}, {curve.event}",
+        [place for place, n_rows in enumerate(curve.count) if n_rows],
+        (Column("Scores", is_numeric=False), scores),
+        (Column("Rows"), lambda place: Value(curve.count[place], "count")),
+        (Column("Mean score"), lambda place: Value(curve.mean_score[place], digits=3)),
+        (Column("Observed"), observed),
+        (Column("If calibrated"), expected),
     )
-    rows = []
-    for index, n_rows in enumerate(curve.count):
-        if n_rows:
-            expected = curve.consistency_low[index], curve.consistency_high[index]
-            rows.append(
-                (
-                    Cell(Range(curve.edges[index], curve.edges[index + 1], "significant", 3, tiny=True)),
-                    Cell(Value(n_rows, "count")),
-                    Cell(Value(curve.mean_score[index], digits=3)),
-                    Cell(
-                        Value(curve.mean_outcome[index], digits=3),
-                        (_three_decimals(curve.low[index], curve.high[index]),),
-                    ),
-                    Cell(_three_decimals(*expected) if None not in expected else Value(None)),
-                )
-            )
-    return Table(name, f"Bins of {curve.method}, {curve.event}", columns, tuple(rows))
-
-
-def _three_decimals(low: float | None, high: float | None) -> Range:
-    return Range(low, high, digits=3, tiny=False)
 
 
 def curves(
@@ -268,7 +243,9 @@ def _curve(
         random_state=random_state,
         **about,
     )
-    drawn = _plain(method, curve, None if column is None else rows.class_names[column])
+    drawn = numbers_of(
+        Curve, curve, method=method, label=None if column is None else rows.class_names[column]
+    )
     return drawn if rate > RARE else _enlarged(drawn, scores)
 
 
@@ -297,32 +274,6 @@ def _enlarged(curve: Curve, scores: NDArray[np.float64]) -> Curve:
     )
 
 
-def _plain(method: str, curve: ReliabilityCurve, label: str | None) -> Curve:
-    return Curve(
-        method=method,
-        event=curve.event,
-        label=label,
-        n_rows=curve.n_rows,
-        definition=curve.definition,
-        edges=rounded(curve.edges),
-        count=tuple(int(count) for count in curve.count),
-        mean_score=rounded(curve.mean_score),
-        mean_outcome=rounded(curve.mean_outcome),
-        low=rounded(curve.low),
-        high=rounded(curve.high),
-        consistency_low=rounded(curve.consistency_low),
-        consistency_high=rounded(curve.consistency_high),
-        small=tuple(bool(small) for small in curve.small),
-        isotonic_score=rounded(curve.isotonic_score),
-        isotonic_outcome=rounded(curve.isotonic_outcome),
-        band_score=rounded(curve.band_score),
-        band_low=rounded(curve.band_low),
-        band_high=rounded(curve.band_high),
-        histogram_edges=rounded(curve.histogram_edges),
-        histogram_count=tuple(int(count) for count in curve.histogram_count),
-    )
-
-
 def reliability_chart(curve: Curve) -> Markup:
     """Return the chart; a bin is a group whose title has its numbers, which the script shows as a tooltip."""
     ends = (0.0, curve.limit)
@@ -336,42 +287,23 @@ def reliability_chart(curve: Curve) -> Markup:
     filled = [
         index for index, rows in enumerate(curve.count) if rows > 0 and has_value(curve.mean_outcome[index])
     ]
+    band = plot.band(_within(curve.band_score, curve.limit), curve.band_low, curve.band_high, "band")
+    scores = _within(curve.isotonic_score, curve.limit)
+    line = plot.line(zip(scores, curve.isotonic_outcome, strict=True), "curve")
     return chart(
         f"Reliability of {curve.method}: {curve.event}",
         f"{sentence(curve.definition)} {len(filled)} bins are not empty; the table below the chart has their numbers.",
         strip.start + 46,
-        element(
-            "path",
-            class_="grid",
-            d=" ".join(f"M{plot.x.start:.0f} {plot.y(tick):.1f}H{plot.x.end:.0f}" for tick in ticks),
-        ),
-        _strip_frame(below, plot, ticks),
+        plot.grid(ticks),
+        below.frame(ticks, [], "Predicted probability", ""),
+        *plot.labels_beside(ticks),
+        plot.title_beside("Observed frequency"),
         _histogram(curve, plot.x, strip),
-        element("g", _band_and_curve(curve, plot), class_="isotonic"),
+        element("g", band, class_="isotonic"),
         element("g", *(_bin_group(curve, index, plot, strip.start) for index in filled), class_="bins"),
-        element(
-            "path",
-            class_="diagonal",
-            d=f"M{plot.x.start:.1f} {plot.y.start:.1f}L{plot.x.end:.1f} {plot.y.end:.1f}",
-        ),
-        element("g", _isotonic_line(curve, plot), class_="isotonic"),
+        plot.diagonal(),
+        element("g", line, class_="isotonic"),
         class_="reliability",
-    )
-
-
-def _strip_frame(below: Plot, plot: Plot, ticks: list[float]) -> Markup:
-    """Return the axes: the vertical one beside the plot, the horizontal one below the histogram."""
-    horizontal = below.frame(ticks, [], "Predicted probability", "")
-    vertical = [
-        element("text", text, class_="tick", x=plot.x.start - 7, y=plot.y(tick) + 4, text_anchor="end")
-        for tick, text in zip(ticks, tick_texts(ticks), strict=True)
-    ]
-    middle = (plot.y.start + plot.y.end) / 2
-    turned = f"translate(13 {middle:.1f}) rotate(-90)"
-    return joined(
-        horizontal,
-        *vertical,
-        element("text", "Observed frequency", class_="title", transform=turned, text_anchor="middle"),
     )
 
 
@@ -404,7 +336,7 @@ def _bin_group(curve: Curve, index: int, plot: Plot, bottom: float) -> Markup:
     width = max(end - start - 1, NARROWEST)
     middle = (start + end) / 2
     pieces = [_rectangle("bar", middle - width / 2, plot.y(outcome), width, plot.y(0) - plot.y(outcome))]
-    if score is not None and has_value(score):
+    if has_value(score):
         kind = "over" if score > outcome else "under"
         top, base = plot.y(max(score, outcome)), plot.y(min(score, outcome))
         pieces.append(_rectangle(f"gap {kind}", middle - width / 2, top, width, base - top))
@@ -412,7 +344,7 @@ def _bin_group(curve: Curve, index: int, plot: Plot, bottom: float) -> Markup:
             element("path", class_="promise", d=f"M{middle - width / 2:.1f} {plot.y(score):.1f}h{width:.1f}")
         )
     low, high = curve.low[index], curve.high[index]
-    if low is not None and high is not None and has_value(low) and has_value(high):
+    if has_value(low) and has_value(high):
         cap = min(width / 2, 4.0)
         pieces.append(
             element(
@@ -446,10 +378,7 @@ def _rectangle(class_: str, x: float, y: float, width: float, height: float) -> 
 def _edges_of(curve: Curve, index: int) -> tuple[float, float]:
     """Return the edges of a bin; a missing edge is 0 or 1."""
     left, right = curve.edges[index], curve.edges[index + 1]
-    return (
-        max(left, 0.0) if left is not None and has_value(left) else 0.0,
-        min(right, 1.0) if right is not None and has_value(right) else 1.0,
-    )
+    return (max(left, 0.0) if has_value(left) else 0.0, min(right, 1.0) if has_value(right) else 1.0)
 
 
 def _bin_sentence(curve: Curve, index: int) -> str:
@@ -473,15 +402,6 @@ def _bin_sentence(curve: Curve, index: int) -> str:
 def _between(template: str, low: float | None, high: float | None) -> str:
     known = low is not None and high is not None
     return template.format(*(number(end, 3, style=TYPOGRAPHIC) for end in (low, high))) if known else ""
-
-
-def _band_and_curve(curve: Curve, plot: Plot) -> Markup:
-    return plot.band(_within(curve.band_score, curve.limit), curve.band_low, curve.band_high, "band")
-
-
-def _isotonic_line(curve: Curve, plot: Plot) -> Markup:
-    scores = _within(curve.isotonic_score, curve.limit)
-    return plot.line(zip(scores, curve.isotonic_outcome, strict=True), "curve")
 
 
 def _within(scores: Numbers, limit: float) -> Numbers:

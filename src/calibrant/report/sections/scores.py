@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, isinf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,18 +26,10 @@ from calibrant.metrics import (
 )
 from calibrant.metrics.events import Kind
 from calibrant.metrics.row_losses import Loss, row_losses
-from calibrant.presentation import (
-    Cell,
-    Column,
-    Paragraph,
-    Section,
-    Table,
-    Tag,
-    Value,
-    class_named,
-    counted,
-    sentence,
-)
+from calibrant.presentation.document import Paragraph, Section
+from calibrant.presentation.sentences import class_named, counted, sentence
+from calibrant.presentation.table import Cell, Column, Table, Tag
+from calibrant.presentation.values import Value
 from calibrant.report.contents import Estimate, ScoreRow
 from calibrant.report.evaluation_set import (
     EvaluationSet,
@@ -48,10 +40,7 @@ from calibrant.report.evaluation_set import (
     random_rows,
 )
 from calibrant.report.method_selection import baseline_of, has_infinite_loss
-from calibrant.report.sections import section_at
-
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
+from calibrant.report.sections import Assessment, section_at
 
 __all__ = [
     "INFINITE",
@@ -60,7 +49,6 @@ __all__ = [
     "definitions_of",
     "difference_cell",
     "error_rows",
-    "errors_section",
     "estimate_cell",
     "lower_bound",
     "metric_title",
@@ -109,14 +97,11 @@ AREA_NUMBERS = 5_000_000
 
 N_RESAMPLES = 200
 
-# Limit of the bootstrap, in probabilities; above it an error gets no interval.
-RESAMPLED_NUMBERS = 500_000
-
 Metric = Callable[..., float]
 
 
 @section_at(40)
-def scores_section(assessment: "Assessment") -> Section | None:
+def scores_section(assessment: Assessment) -> Section | None:
     """Return the section on proper scores, accuracy and the area under the ROC curve."""
     if not assessment.scores:
         return None
@@ -133,7 +118,7 @@ def scores_section(assessment: "Assessment") -> Section | None:
 
 
 @section_at(50)
-def errors_section(assessment: "Assessment") -> Section | None:
+def errors_section(assessment: Assessment) -> Section | None:
     """Return the section on calibration errors."""
     if not assessment.errors:
         return None
@@ -145,7 +130,7 @@ def errors_section(assessment: "Assessment") -> Section | None:
     return Section("errors", "Calibration errors", (Paragraph(lead, "lead"), table), is_half=True)
 
 
-def stages_of(assessment: "Assessment") -> tuple[str, str | None]:
+def stages_of(assessment: Assessment) -> tuple[str, str | None]:
     """Return the methods before and after calibration; the second is None if nothing was evaluated after calibration."""
     before = assessment.curves[0].method if assessment.curves else "uncalibrated"
     if not any(row.after for row in (*assessment.scores, *assessment.errors)):
@@ -242,6 +227,13 @@ def score_rows(
     return tuple(found)
 
 
+def _both(
+    of: Callable[[Any], Estimate], before: Any, after: Any, difference: Estimate | None = None
+) -> ScoreRow:
+    """Return an estimate before and, if there are such rows, after calibration."""
+    return ScoreRow(of(before), None if after is None else of(after), difference)
+
+
 def _loss(rows: EvaluationSet, after: EvaluationSet | None, loss: Loss, zeros: str, level: float) -> ScoreRow:
     name = {"log": "log-loss", "brier": "Brier score"}[loss]
     definition = LOSS_WORDS[loss]
@@ -271,7 +263,7 @@ def _loss(rows: EvaluationSet, after: EvaluationSet | None, loss: Loss, zeros: s
         difference = estimate_of(f"difference of {name}", interval, "after minus before, paired by row")
         if isinf(interval.estimate):  # an infinite difference needs no interval
             difference = replace(difference, low=None, high=None)
-    return ScoreRow(of(rows), None if after is None else of(after), difference)
+    return _both(of, rows, after, difference)
 
 
 def _accuracy(rows: EvaluationSet, after: EvaluationSet | None, level: float) -> ScoreRow:
@@ -316,18 +308,10 @@ def _area(
 
 @dataclass(frozen=True, eq=False)
 class RocArea:
-    """Area under the ROC curve with its influence function.
+    """Area under the ROC curve with its influence function."""
 
-    Attributes
-    ----------
-    value : float
-        Area for the second class of two, or the mean over the classes that occur, each one vs rest.
-    influence : ndarray of shape (n,)
-        Influence of each row, of mean zero; the sum of squares is DeLong's variance of the area.
-    """
-
-    value: float
-    influence: Vector
+    value: float  # for the second class of two, or the mean over classes that occur, each one vs rest
+    influence: Vector  # (n,) of mean zero; the sum of squares is DeLong's variance
 
 
 def roc_area(rows: EvaluationSet) -> RocArea | None:
@@ -419,31 +403,16 @@ def error_rows(
     kind = _kind(rows)
     found.append(_debiased(rows, after, kind, level, random_state))
     about = "positive class" if kind == "positive" else "predicted class"
-    found.append(
-        _plain(
-            rows,
-            after,
-            f"smooth ECE, {about}",
-            partial(smooth_ece, kind=kind),
-            f"error of the probability {_about(rows)}; kernel smoothing instead of bins, automatic bandwidth",
-            level,
-        )
-    )
-    found.append(
-        _compared(
-            rows,
-            after,
-            f"Kuiper error, {about}",
-            partial(kuiper_calibration_error, kind=kind),
-            "largest absolute sum of residuals over any interval of scores, divided by the number of rows",
-            level,
-        )
-    )
+    smooth = f"error of the probability {_about(rows)}; kernel smoothing instead of bins, automatic bandwidth"
+    found.append(_plain(rows, after, f"smooth ECE, {about}", partial(smooth_ece, kind=kind), smooth, level))
+    sums = "largest absolute sum of residuals over any interval of scores, divided by the number of rows"
     biased = "15 equal-width bins, as in most papers; biased upwards by noise, so do not compare between sample sizes"
-    found.append(_compared(rows, after, "ECE of the predicted class", confidence_ece, biased, level))
-    found.append(
-        _compared(rows, after, "classwise ECE", classwise_ece, f"mean over classes; {biased}", level)
-    )
+    for name, metric, definition in (
+        (f"Kuiper error, {about}", partial(kuiper_calibration_error, kind=kind), sums),
+        ("ECE of the predicted class", confidence_ece, biased),
+        ("classwise ECE", classwise_ece, f"mean over classes; {biased}"),
+    ):
+        found.append(_compared(rows, after, name, metric, definition, level))
     return tuple(found)
 
 
@@ -480,26 +449,17 @@ def _bounds(rows: EvaluationSet, bound: LowerBound, after: LowerBound | None) ->
             )
         )
 
-    def component_row(name: str, of: LowerBound, value: float | None) -> Estimate:
+    def component_row(name: str, of: LowerBound) -> Estimate:
         definition = f"component of the cross-fitted L1 error from {meaning[name]}"
-        return _not_negative(Estimate(name, plain_float(value), level=of.level, definition=definition))
+        value = plain_float(getattr(of, name.replace("-", "")))
+        return _not_negative(Estimate(name, value, level=of.level, definition=definition))
 
     meaning = {
         "over-confidence": "rows whose probability is too extreme",
         "under-confidence": "rows whose probability is not extreme enough",
     }
-    found = [
-        ScoreRow(row(bound), None if after is None else row(after), None) for row in (limit_row, estimate_row)
-    ]
-    for name, attribute in (("over-confidence", "overconfidence"), ("under-confidence", "underconfidence")):
-        found.append(
-            ScoreRow(
-                component_row(name, bound, getattr(bound, attribute)),
-                None if after is None else component_row(name, after, getattr(after, attribute)),
-                None,
-            )
-        )
-    return found
+    found = [_both(row, bound, after) for row in (limit_row, estimate_row)]
+    return found + [_both(partial(component_row, name), bound, after) for name in meaning]
 
 
 def _not_negative(estimate: Estimate) -> Estimate:
@@ -538,7 +498,7 @@ def _debiased(
             "equal-mass bins; interval: square roots of the bootstrap interval of the squared error",
         )
 
-    return ScoreRow(of(rows), None if after is None else of(after), None)
+    return _both(of, rows, after)
 
 
 def _root(square: float) -> float | None:
@@ -552,7 +512,7 @@ def _plain(
         value = metric(subset.labels, subset.predictions, sample_weight=subset.weights)
         return Estimate(name, plain_float(value), level=level, definition=definition)
 
-    return ScoreRow(of(rows), None if after is None else of(after), None)
+    return _both(of, rows, after)
 
 
 def _compared(

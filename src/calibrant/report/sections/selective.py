@@ -1,19 +1,14 @@
 """Section "Selective prediction": accuracy of the most confident rows, before and after calibration."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from calibrant.metrics import risk_coverage_curve
 from calibrant.metrics.selective import ranking_scores
-from calibrant.presentation import Cell, Column, Paragraph, Section, Table, Value
+from calibrant.presentation import Column, Paragraph, Section, Table, Value
 from calibrant.report.contents import Estimate, SelectiveRow
 from calibrant.report.evaluation_set import EvaluationSet, proportion_estimate
-from calibrant.report.sections import section_at
+from calibrant.report.sections import Assessment, section_at
 from calibrant.report.sections.scores import estimate_cell, stages_of
-
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
 
 __all__ = ["selective_rows", "selective_section"]
 
@@ -21,7 +16,7 @@ COVERAGES = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
 
 
 @section_at(60)
-def selective_section(assessment: "Assessment") -> Section | None:
+def selective_section(assessment: Assessment) -> Section | None:
     """Return the section with a row per coverage."""
     rows = assessment.selective
     if not rows:
@@ -31,29 +26,25 @@ def selective_section(assessment: "Assessment") -> Section | None:
         "Accuracy if only the most confident rows are decided and the others are referred. Calibration changes the threshold; it "
         "changes the accuracy only if it reorders rows."
     )
-    columns = [
-        Column("Coverage", is_numeric=False),
-        Column("Threshold before", hint=before),
-        Column("Accuracy before"),
-    ]
-    if after is not None:
-        columns += [Column("Threshold after", hint=after), Column("Accuracy after")]
-    body = []
-    for row in rows:
-        cells = [Cell(f"{100 * row.coverage:g} %"), *_stage(row.threshold, row.before)]
-        if after is not None:
-            cells += _stage(row.threshold_after, row.after)
-        body.append(tuple(cells))
     definitions = (
         ("Coverage", "fraction of rows that are decided."),
         ("Threshold", "smallest confidence among them. Rows of equal confidence are decided together."),
     )
-    table = Table("selective", "Accuracy by coverage", tuple(columns), tuple(body), definitions=definitions)
+    later = (
+        (Column("Threshold after", hint=after or ""), lambda row: Value(row.threshold_after, tiny=False)),
+        (Column("Accuracy after"), lambda row: estimate_cell(row.after)),
+    )
+    table = Table.of(
+        "selective",
+        "Accuracy by coverage",
+        rows,
+        (Column("Coverage", is_numeric=False), lambda row: f"{100 * row.coverage:g} %"),
+        (Column("Threshold before", hint=before), lambda row: Value(row.threshold, tiny=False)),
+        (Column("Accuracy before"), lambda row: estimate_cell(row.before)),
+        *(later if after is not None else ()),
+        definitions=definitions,
+    )
     return Section("selective", "Selective prediction", (Paragraph(lead, "lead"), table))
-
-
-def _stage(threshold: float | None, accuracy: Estimate | None) -> list[Cell]:
-    return [Cell(Value(threshold, tiny=False)), estimate_cell(accuracy)]
 
 
 def selective_rows(

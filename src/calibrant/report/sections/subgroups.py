@@ -1,7 +1,7 @@
 """Section "Subgroups": calibration within segments of side columns, adjusted for the search."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,12 +12,9 @@ from calibrant.presentation.document import Block
 from calibrant.presentation.values import Range
 from calibrant.report.contents import SegmentRow, SubgroupNumbers
 from calibrant.report.evaluation_set import EvaluationSet
-from calibrant.report.sections import section_at
+from calibrant.report.sections import Assessment, section_at
 
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
-
-__all__ = ["subgroup_numbers", "subgroup_section"]
+__all__ = ["subgroup_numbers"]
 
 SHOWN = 15  # segments
 
@@ -26,7 +23,7 @@ CROSSED_COLUMNS = 6
 
 
 @section_at(80)
-def subgroup_section(assessment: "Assessment") -> Section | None:
+def subgroup_section(assessment: Assessment) -> Section | None:
     """Return the section with a row per segment."""
     numbers = assessment.subgroups
     if numbers is None:
@@ -38,39 +35,33 @@ def subgroup_section(assessment: "Assessment") -> Section | None:
         "for the search over all segments"
     )
     lead += f"; after calibration {numbers.n_rejected_after}." if after else "."
-    columns = [
-        Column("Segment", is_numeric=False),
-        Column("Rows"),
-        Column("Predicted"),
-        Column("Observed"),
-        Column("Difference", hint="observed − predicted"),
-        Column("p"),
-    ]
-    if after:
-        columns += [Column("Predicted after"), Column("p after")]
-    body = []
-    for row in numbers.rows:
+
+    def difference(row: SegmentRow) -> Cell:
         interval = Range(row.low, row.high, signed=True)
-        cells = [
-            Cell(row.segment),
-            Cell(count(row.n_rows), value=row.n_rows),
-            Cell(Value(row.predicted)),
-            Cell(Value(row.observed)),
-            Cell(Value(row.observed - row.predicted, signed=True), (interval,)),
-            Cell(Value(row.p_value)),
-        ]
-        if after:
-            cells += [Cell(Value(row.predicted_after)), Cell(Value(row.p_value_after))]
-        body.append(tuple(cells))
+        return Cell(Value(row.observed - row.predicted, signed=True), (interval,))
+
+    later = (
+        (Column("Predicted after"), lambda row: Value(row.predicted_after)),
+        (Column("p after"), lambda row: Value(row.p_value_after)),
+    )
     definitions = (
         ("Predicted, observed", f"mean probability and frequency of the event that {numbers.event}."),
-        (
-            "Difference",
-            f"with intervals that hold for all segments together at {100 * numbers.level:g} %.",
-        ),
+        ("Difference", f"with intervals that hold for all segments together at {100 * numbers.level:g} %."),
         ("p", "adjusted for the search over segments, by simulated outcomes."),
     )
-    table = Table("subgroups", "Segments", tuple(columns), tuple(body), definitions=definitions)
+    table = Table.of(
+        "subgroups",
+        "Segments",
+        numbers.rows,
+        (Column("Segment", is_numeric=False), lambda row: row.segment),
+        (Column("Rows"), lambda row: Cell(count(row.n_rows), value=row.n_rows)),
+        (Column("Predicted"), lambda row: Value(row.predicted)),
+        (Column("Observed"), lambda row: Value(row.observed)),
+        (Column("Difference", hint="observed − predicted"), difference),
+        (Column("p"), lambda row: Value(row.p_value)),
+        *(later if after else ()),
+        definitions=definitions,
+    )
     parts: list[Block] = [Paragraph(lead, "lead"), table]
     hidden = numbers.n_segments - len(numbers.rows)
     notes = []

@@ -1,43 +1,28 @@
 """Section "Tests, slope and intercept": hypothesis tests, calibration in the large and calibration slope."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from scipy.special import expit
 
 from calibrant.hypothesis_tests import SlopeIntercept
 from calibrant.hypothesis_tests.slope_intercept import Coefficient, LogOdds
-from calibrant.presentation import (
-    Cell,
-    Column,
-    Paragraph,
-    Section,
-    Table,
-    Tag,
-    Value,
-    class_named,
-    count,
-    counted,
-    in_points,
-    percent,
-)
+from calibrant.presentation.document import Paragraph, Section
+from calibrant.presentation.sentences import class_named, counted, in_points
+from calibrant.presentation.table import Cell, Column, Table, Tag
+from calibrant.presentation.values import Value, count, percent
 from calibrant.report.contents import Detectable, Estimate, TestRow
 from calibrant.report.evaluation_set import EvaluationSet, gap_estimate, plain_float
 from calibrant.report.power import KINDS_OF_MAIN_EVENT
-from calibrant.report.sections import section_at
+from calibrant.report.sections import Assessment, section_at
 from calibrant.report.sections.scores import definitions_of, estimate_cell, metric_title, notes_of
 from calibrant.space import Space
 
-if TYPE_CHECKING:  # a run-time import would be circular
-    from calibrant.report.assessment import Assessment
-
-__all__ = ["mean_gap", "slope_estimates", "tests_section"]
+__all__ = ["mean_gap", "slope_estimates"]
 
 REJECTS, DOES_NOT_REJECT = Tag("objects", "rejects", "✗"), Tag("passes", "does not reject", "✓")
 
 
 @section_at(100)
-def tests_section(assessment: "Assessment") -> Section | None:
+def tests_section(assessment: Assessment) -> Section | None:
     """Return the section with the tests, and the slope and intercept."""
     if not (assessment.tests or assessment.slopes):
         return None
@@ -53,27 +38,20 @@ def tests_section(assessment: "Assessment") -> Section | None:
 
 
 def _tests_table(rows: tuple[TestRow, ...]) -> Table:
-    columns = (
-        Column("Test", is_numeric=False),
-        Column("Event", is_numeric=False),
-        Column("Statistic"),
-        Column("p-value"),
-        Column("p-value, adjusted"),
+    def adjusted(row: TestRow) -> Cell:
+        tag = REJECTS if row.adjusted_p_value < 0.05 else DOES_NOT_REJECT
+        return Cell(Value(row.adjusted_p_value, "p-value"), tag=tag)
+
+    return Table.of(
+        "tests",
+        f"{count(len(rows))} tests of the uncalibrated predictions",
+        rows,
+        (Column("Test", is_numeric=False), lambda row: Cell(metric_title(row.name), (row.sentence,))),
+        (Column("Event", is_numeric=False), lambda row: row.event),
+        (Column("Statistic"), lambda row: Value(row.statistic)),
+        (Column("p-value"), lambda row: Value(row.p_value, "p-value")),
+        (Column("p-value, adjusted"), adjusted),
     )
-    body = tuple(
-        (
-            Cell(metric_title(row.name), (row.sentence,)),
-            Cell(row.event),
-            Cell(Value(row.statistic)),
-            Cell(Value(row.p_value, "p-value")),
-            Cell(
-                Value(row.adjusted_p_value, "p-value"),
-                tag=REJECTS if row.adjusted_p_value < 0.05 else DOES_NOT_REJECT,
-            ),
-        )
-        for row in rows
-    )
-    return Table("tests", f"{count(len(rows))} tests of the uncalibrated predictions", columns, body)
 
 
 def _detectable_table(kinds: tuple[Detectable, ...]) -> Table:
@@ -104,11 +82,12 @@ def _size(one: Detectable, size: float) -> str:
 
 
 def _slopes_table(estimates: tuple[Estimate, ...]) -> Table:
-    return Table(
+    return Table.of(
         "slopes",
         "Slope and intercept, uncalibrated predictions",
-        (Column("Quantity", is_numeric=False), Column("Estimate")),
-        tuple((Cell(metric_title(one.name)), estimate_cell(one)) for one in estimates),
+        estimates,
+        (Column("Quantity", is_numeric=False), lambda one: metric_title(one.name)),
+        (Column("Estimate"), estimate_cell),
         definitions=definitions_of(estimates),
         notes=notes_of(estimates),
     )
