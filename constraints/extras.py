@@ -1,7 +1,7 @@
 """Install the package with one extra at a time, in an environment of its own, and use what the extra enables.
 
-Usage: ``python constraints/extras.py [EXTRA ...]``; without names all extras are tried, and the package without extras (``core``).
-``numpy``, ``scipy`` and ``scikit-learn`` are installed once, for all environments. Prints one line per extra.
+Usage: ``python constraints/extras.py [EXTRA ...]``; without names all extras are tried, and ``core``, the package without extras.
+What the core needs is installed once, for all environments. Prints one line per extra.
 """
 
 import shutil
@@ -91,6 +91,7 @@ assert calibrant("report", "rows.csv")[0] == 0 and Path("rows-report.html").exis
 assert calibrant("fit", "rows.csv", "--method", "temperature", "-o", "calibrator.npz")[0] == 0
 assert calibrant("apply", "rows.csv", "--calibrator", "calibrator.npz", "-o", "calibrated.csv")[0] == 0
 assert calibrant("methods")[0] == 0
+Path("recipe.toml").write_text("title = 'A study'")
 for extra, arguments in {
     "onnx": ("export", "calibrator.npz", "-o", "calibrator.onnx"),
     "dask": ("evaluate", "rows.csv", "--label", "label", "--columns", "p_*", "--space", "probabilities", "--engine", "dask"),
@@ -190,10 +191,12 @@ def extras() -> list[str]:
 
 
 def python_of(folder: Path) -> Path:
+    """Return the interpreter of a virtual environment."""
     return folder / ("Scripts" if sys.platform == "win32" else "bin") / "python"
 
 
 def pip(python: Path, *arguments: str) -> None:
+    """Install tested versions."""
     command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run(
         [*command, "--constraint", str(ROOT / "constraints" / "tested.txt"), *arguments], check=True
@@ -201,6 +204,7 @@ def pip(python: Path, *arguments: str) -> None:
 
 
 def main(names: list[str]) -> int:
+    """Try extras, and return the number of those that fail."""
     failed = 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
