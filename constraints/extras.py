@@ -112,7 +112,7 @@ from calibrant.distributed import evaluate, fit
 frame = dd.from_pandas(pd.DataFrame({"p_0": p[:, 0], "p_1": p[:, 1], "p_2": p[:, 2], "y": y}), npartitions=3)
 roles = {"label": "y", "columns": "p_*", "space": "probabilities"}
 assert abs(fit(TemperatureScaling(), frame, **roles).temperature_ - fitted.temperature_) < 1e-8
-assert evaluate(frame, metrics=["accuracy"], **roles)["accuracy"].value > 0.3
+assert evaluate(frame, metrics=["accuracy"], **roles)["accuracy"].estimate > 0.3
 """,
     "onnx": """
 import onnxruntime
