@@ -157,8 +157,9 @@ space = "probabilities"
 [calibrators]
 TempS = "temperature"
 [splits]
-kind = "folds"
-folds = 3
+kind = "random"
+calibration_rows = [150]
+repeats = 2
 [measures]
 log_loss = "log_loss"
 ''')
