@@ -86,6 +86,8 @@ class SubgroupDisplay(Display):
         axes.tick_params(labelsize=LABEL_SIZE)
         if self.name:
             axes.set_title(self.name, fontsize=LABEL_SIZE + 1)
+        # Long names of segments make the axes narrower, to whose width the caption is wrapped.
+        axes.figure.draw_without_rendering()
         write_caption(
             axes,
             f"{100 * found.level:g} % intervals for all {len(found.segment)} segments together. "
