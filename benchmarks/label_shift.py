@@ -79,7 +79,9 @@ def demonstration() -> None:
     arrays = arrays_of("other/labelshift_demo")
     target, labels = arrays["test_probs"], arrays["test_y"]
     shares = np.bincount(labels, minlength=10) / len(labels)
-    print("other/labelshift_demo\n\n| correction | log-loss | error of the prior | p-value |\n|---|---|---|---|")
+    print(
+        "other/labelshift_demo\n\n| correction | log-loss | error of the prior | p-value |\n|---|---|---|---|"
+    )
     print(f"| as given | {log_loss(labels, target):.4f} | | |")
     for method in METHODS:
         fitted = LabelShift(method=method).fit(arrays["val_probs"], arrays["val_y"])

@@ -345,7 +345,9 @@ def _evidence_sentence(evidence: Evidence, level: float) -> str:
     if n_tests == 2 and n_rejecting != 1:
         which = "Both tests" if n_rejecting else "Neither test"
     else:
-        all_of = "All" if n_rejecting == n_tests else f"{n_rejecting} of the" if n_rejecting else "None of the"
+        all_of = (
+            "All" if n_rejecting == n_tests else f"{n_rejecting} of the" if n_rejecting else "None of the"
+        )
         which = f"{all_of} {n_tests} tests"
     verb = "rejects" if n_rejecting <= 1 else "reject"
     return (
