@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Tests start many processes; without stored bytecode each of them compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test pages lint test-slow test-spark explore test-minimum test-newest bench docs clean
+.PHONY: install demo test pages lint test-slow test-spark explore test-minimum test-newest test-extras bench docs clean
 
 install: $(VENV)/.installed
 
@@ -69,6 +69,10 @@ test-newest:
 	$(PYTHON) -m venv .venv-newest
 	.venv-newest/bin/python $(PIP_INSTALL) --upgrade --editable '.[test]'
 	.venv-newest/bin/python -m pytest -n 2
+
+# Every extra alone, in an environment of its own.
+test-extras:
+	$(PYTHON) constraints/extras.py
 
 bench: install
 	$(BIN)/python benchmarks/logistic_family.py

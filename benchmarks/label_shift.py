@@ -79,7 +79,9 @@ def demonstration() -> None:
     arrays = arrays_of("other/labelshift_demo")
     target, labels = arrays["test_probs"], arrays["test_y"]
     shares = np.bincount(labels, minlength=10) / len(labels)
-    print("other/labelshift_demo\n\n| correction | log-loss | error of shares | p-value |\n|---|---|---|---|")
+    print(
+        "other/labelshift_demo\n\n| correction | log-loss | error of the prior | p-value |\n|---|---|---|---|"
+    )
     print(f"| as given | {log_loss(labels, target):.4f} | | |")
     for method in METHODS:
         fitted = LabelShift(method=method).fit(arrays["val_probs"], arrays["val_y"])
@@ -89,7 +91,7 @@ def demonstration() -> None:
         error = np.abs(estimate.prior - shares).sum()
         loss = log_loss(labels, fitted.adapt(target).transform(target))
         print(f"| {method} | {loss:.4f} | {error:.4f} | {estimate.p_value:.3f} |")
-    print(f"| true shares | {log_loss(labels, with_shares(fitted, target, shares)):.4f} | 0 | |")
+    print(f"| true prior | {log_loss(labels, with_shares(fitted, target, shares)):.4f} | 0 | |")
 
 
 def split(name: str, seed: int) -> tuple[NDArray, NDArray, NDArray, NDArray]:
@@ -100,7 +102,7 @@ def split(name: str, seed: int) -> tuple[NDArray, NDArray, NDArray, NDArray]:
 
 
 def literature(n_seeds: int, n_rows: int) -> None:
-    header = " | ".join([*METHODS, "true shares", *(f"error, {method}" for method in METHODS)])
+    header = " | ".join([*METHODS, "true prior", *(f"error, {method}" for method in METHODS)])
     for name in NETWORKS:
         print(
             f"\n{name}, {n_rows:,} target rows, {n_seeds} seeds\n\n| shift | none | {header} |\n|{'---|' * 9}"

@@ -295,7 +295,8 @@ def _table(compared: Compared) -> list[str]:
             decimals(result.scores[metric]) + (BEST if is_best(compared, result, metric) else " ")
             for metric in COLUMNS
         ]
-        rows.append([result.name, *marked, f"{1000 * result.seconds:.1f}"])
+        milliseconds = 1000 * result.seconds
+        rows.append([result.name, *marked, f"{milliseconds:.{1 if milliseconds < 9999 else 0}f}"])
     # Headings are aligned with the digits; one character is reserved for the mark.
     rows[0][1:-1] = [f"{heading} " for heading in headings]
     is_numeric = [place > 0 for place in range(len(rows[0]))]

@@ -2,6 +2,7 @@
 
 import pytest
 from methods import NAMES, make
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import check_estimator
 
 from calibrant.errors import LabelError, ParameterError, PredictionError
@@ -94,4 +95,6 @@ def test_every_declared_exception_is_needed():
     results = check_estimator(
         make("temperature"), expected_failed_checks=EXCEPTIONS, on_fail=None, on_skip=None
     )
-    assert {result["check_name"] for result in results if result["status"] == "xfail"} == EXCEPTIONS.keys()
+    declared = {name for name in EXCEPTIONS if hasattr(estimator_checks, name)}
+    assert {result["check_name"] for result in results if result["status"] == "xfail"} == declared
+    assert EXCEPTIONS.keys() - declared <= {"check_all_zero_sample_weights_error"}  # of scikit-learn 1.8

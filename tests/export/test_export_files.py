@@ -100,10 +100,15 @@ def test_wrong_options_are_refused(fitted, tmp_path):
         fitted.export(tmp_path / "calibrator.onnx", columns=["a", "b", "b"])
     with pytest.raises(ParameterError, match="columns must be 3 different names, one per class, not 5"):
         fitted.export(tmp_path / "calibrator.json", columns=5)
-    for act in (fitted.to_torch, lambda space: fitted.export(tmp_path / "calibrator.json", space=space)):
-        with pytest.raises(ParameterError, match="space must be 'probabilities' or 'logits', not 'odds'"):
-            act("odds")
+    with pytest.raises(ParameterError, match="space must be 'probabilities' or 'logits', not 'odds'"):
+        fitted.export(tmp_path / "calibrator.json", space="odds")
     assert os.listdir(tmp_path) == []
+
+
+def test_wrong_options_of_modules_are_refused(fitted):
+    pytest.importorskip("torch", reason="torch is not installed")
+    with pytest.raises(ParameterError, match="space must be 'probabilities' or 'logits', not 'odds'"):
+        fitted.to_torch("odds")
 
 
 def test_columns_are_called_as_in_the_fit():

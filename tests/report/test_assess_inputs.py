@@ -219,6 +219,15 @@ def test_a_thousand_classes_make_a_page_of_a_few_megabytes():
     assert len(found.to_html()) < 10_000_000
 
 
+def test_grouped_rows_have_a_learning_curve():
+    """Its folds are those of the comparison, which keep groups together."""
+    _, p = drawn(600, 3)
+    y = drawn(600, 3, seed=1)[0]
+    found = assess(y, p, groups=np.repeat(np.arange(120), 5), methods=["temperature"])
+    assert found.recommendation.more_rows == found.learning.sentence
+    assert found.learning.loss[-1] == pytest.approx(found.recommendation.methods[-1].log_loss, rel=1e-9)
+
+
 def test_a_method_that_chooses_for_itself_has_no_learning_curve():
     found = assess(Y[:100], P[:100], methods=["auto"], cv=2)
     assert found.learning is None

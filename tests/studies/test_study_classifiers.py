@@ -176,11 +176,14 @@ def test_pairwise_machines_point_the_right_way():
 
 
 def test_quadratic_discriminants_are_those_of_scikit_learn():
-    """With the covariance divided by n - 1, as a factor on the variance of every direction."""
+    """With their covariance, which is divided by n - 1 until scikit-learn 1.7, as ours is, and by n later."""
     X, y = blobs(300)
     ours = SmallClassQDA(reg_param=0.0).fit(X, y)
-    ours.scalings_ = [variances * 99 / 100 for variances in ours.scalings_]
-    theirs = QuadraticDiscriminantAnalysis().fit(X, y)
+    theirs = QuadraticDiscriminantAnalysis(store_covariance=True).fit(X, y)
+    [divisor] = {
+        n for n in (99, 100) if np.allclose(theirs.covariance_[0], np.cov(X[y == 0].T) * 99 / n, rtol=1e-6)
+    }
+    ours.scalings_ = [variances * 99 / divisor for variances in ours.scalings_]
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=1e-6, atol=1e-12)
 
 

@@ -82,7 +82,9 @@ def test_a_single_column_called_a_score_is_one_but_tells_no_space(tmp_path):
     found = roles(tmp_path, text)
     assert (found.label, found.columns.names, found.space) == ("churned", ("score",), None)
     assert found.limits == (0.25, 0.75)
-    assert roles(tmp_path, text.replace("score", "prob")).space is Space.PROBABILITIES
+    assert roles(tmp_path, text.replace("score", "risk")).columns.names == ("risk",)
+    for name in ("prob", "confidence"):
+        assert roles(tmp_path, text.replace("score", name)).space is Space.PROBABILITIES
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from calibrant.synthetic import tasks
 p = tasks()["calibrated"].sample(10_000, random_state=0).predictions.probabilities
 sizes = [100, 200, 500, 1000, 2000, 5000, 10_000]
 
-_, ax = plt.subplots()
+_, ax = plt.subplots(layout="constrained")
 ax.plot(sizes, [smallest_detectable_error(p[:n]).error for n in sizes], marker="o")
 ax.set(
     xscale="log",

@@ -32,7 +32,7 @@ for name in (
 frequencies = np.bincount(calibration.labels, minlength=3) / len(calibration.labels)
 found["class frequencies"] = np.tile(frequencies, (len(test.labels), 1))
 
-_, ax = plt.subplots(figsize=(7, 4))
+_, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for name, p in found.items():
     x, height = confidence_ece(test.labels, p), log_loss(test.labels, p)
     ax.scatter(x, height, s=60, label=name)

@@ -26,7 +26,7 @@ for n in sizes:
         [debiased_ece(rows.labels, rows.predictions, norm=1) for rows in samples]
     )
 
-_, ax = plt.subplots()
+_, ax = plt.subplots(layout="constrained")
 for name, values in errors.items():
     mean, spread = np.mean(values, axis=1), np.std(values, axis=1)
     ax.plot(sizes, mean, marker="o", label=name)

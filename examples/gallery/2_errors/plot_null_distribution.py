@@ -25,7 +25,7 @@ drawn = [
 ]
 test = consistency_test(confidence_ece, rows.labels, p, n_resamples=1000)
 
-_, ax = plt.subplots()
+_, ax = plt.subplots(layout="constrained")
 ax.hist(drawn, bins=30, alpha=0.7)
 ax.axvline(test.statistic, color="black", label=f"observed, p = {test.p_value:.2f}")
 ax.set(xlabel="ECE", ylabel="number of draws")

@@ -21,7 +21,7 @@ for name in names:
     fitted = registry.make(name).fit(calibration.predictions, calibration.labels)
     parts.append(decompose(test.labels, fitted.transform(test.predictions), loss="log"))
 
-_, ax = plt.subplots(figsize=(6, 3))
+_, ax = plt.subplots(figsize=(6, 3), layout="constrained")
 refinement, gap = (
     [part.refinement for part in parts],
     [part.calibration for part in parts],

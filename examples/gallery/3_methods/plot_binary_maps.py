@@ -24,7 +24,7 @@ fitted = {
     "beta": registry.make("beta"),
     "Platt": registry.make("platt"),
 }
-_, axes = plt.subplots(2, 2, figsize=(8, 8))
+_, axes = plt.subplots(2, 2, figsize=(8, 8), layout="constrained")
 for ax, (name, calibrator) in zip(axes.flat, fitted.items(), strict=True):
     display = BinaryMapDisplay.from_estimator({name: calibrator.fit(p, y)}, truth=truth)
     display.plot(ax)

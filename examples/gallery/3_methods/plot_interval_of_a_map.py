@@ -14,7 +14,7 @@ from calibrant import PlattScaling, WithIntervals
 generator = np.random.default_rng(0)
 grid = np.linspace(0.01, 0.99, 200)
 
-_, axes = plt.subplots(1, 2, figsize=(9, 4.2), sharey=True)
+_, axes = plt.subplots(1, 2, figsize=(9, 4.2), sharey=True, layout="constrained")
 for ax, n in zip(axes, (100, 2000), strict=True):
     log_odds = generator.normal(0, 3, n)
     y = (generator.random(n) < 1 / (1 + np.exp(-log_odds / 2))).astype(int)

@@ -21,7 +21,7 @@ losses = [
     log_loss(rows.labels, Predictions.from_logits(logits / t)) for t in temperatures
 ]
 
-_, ax = plt.subplots()
+_, ax = plt.subplots(layout="constrained")
 ax.plot(temperatures, losses)
 ax.axvline(1, color="grey", linestyle=":", label="uncalibrated")
 ax.axvline(

@@ -17,7 +17,7 @@ logits = generator.normal(0, 4, (3000, 4))
 labels = (0.4 * logits + generator.gumbel(size=logits.shape)).argmax(axis=1)
 pool = Predictions.from_logits(logits)
 
-_, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4.2))
+_, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4.2), layout="constrained")
 for rule in ("random", "excess-loss"):
     active = ActiveCalibration(pool, rule=rule, max_labels=300, tolerance=0.002)
     while not active.stopped:

@@ -24,7 +24,7 @@ prior = np.array([0.75, 0.2, 0.05])
 target, _ = sample(prior, 1000, seed=1)
 found = LabelShift().fit(*sample(np.full(3, 1 / 3), 2000, seed=0)).estimate(target)
 
-_, ax = plt.subplots()
+_, ax = plt.subplots(layout="constrained")
 position = np.arange(3)
 ax.bar(
     position - 0.2, target.mean(axis=0), 0.4, label="mean prediction", color="lightgrey"

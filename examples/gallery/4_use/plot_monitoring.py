@@ -21,7 +21,7 @@ for start in range(0, 4000, 50):
     seen.append(start + 50)
     values.append(monitor.evidence)
 
-_, ax = plt.subplots()
+_, ax = plt.subplots(layout="constrained")
 ax.plot(seen, values)
 ax.axvline(3000, color="grey", linestyle=":", label="drift")
 ax.axhline(

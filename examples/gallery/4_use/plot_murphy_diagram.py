@@ -18,7 +18,7 @@ p = 1 / (1 + np.exp(-(2.4 * generator.normal(1.2 * y, 1.0) - 2)))
 calibrated = PlattScaling().fit(p[:2000], y[:2000]).predict_proba(p[2000:])[:, 1]
 
 thresholds = np.linspace(0.005, 0.995, 199)
-_, ax = plt.subplots()
+_, ax = plt.subplots(layout="constrained")
 for name, q in {"uncalibrated": p[2000:], "calibrated": calibrated}.items():
     curve = murphy_curve(y[2000:], q, kind="positive")
     ax.plot(

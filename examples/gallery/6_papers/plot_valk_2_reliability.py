@@ -18,4 +18,6 @@ y = (generator.random(2000) < p**1.6).astype(int)
 
 display = ReliabilityDisplay.from_predictions(y, p, n_bins=10).plot()
 error = classwise_ece(y, p, n_bins=10)
-display.figure_.suptitle(f"expected calibration error {error:.3f}", y=1.0)
+display.figure_.axes[0].text(
+    0.95, 0.05, f"expected calibration error {error:.3f}", ha="right"
+)

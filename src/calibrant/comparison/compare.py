@@ -316,7 +316,9 @@ def random_folds(cv: Any, data: LabelledPredictions, random_state: int = 0) -> l
     """
     check_cv_parameter(cv)
     if not is_whole(cv, 2):
-        return stratified_folds(cv, data)
+        # A list of splits is used as it is.
+        listed = data.groups is not None and not hasattr(cv, "split")
+        return stratified_folds(cv, replace(data, groups=None) if listed else data)
     rows = np.zeros(data.n_rows)
     if data.groups is None:
         splits = KFold(min(int(cv), data.n_rows), shuffle=True, random_state=random_state).split(rows)

@@ -42,6 +42,7 @@ HEADER = re.compile(
     r"'shape': \((|[0-9]{1,19},|[0-9]{1,19}(?:, [0-9]{1,19})+)\), \} *\n"
 )
 LAST_CODE_POINT = 0x10FFFF
+LARGEST_ITEM = 2**31 - 1  # bytes; numpy before 2.2 accepts wider strings and wraps their size
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,8 @@ def array_from_bytes(data: NDArray[np.uint8], layout: Layout) -> NDArray[Any]:
     if kind == "U" and (data.view(f"{layout.item_type[0]}u4") > LAST_CODE_POINT).any():
         raise UnreadableError("which has text that is not Unicode")
     try:
-        # The dtype is created here too, because strings of huge widths make it fail.
+        if _item_size(layout.item_type) > LARGEST_ITEM:
+            raise ValueError(f"{layout.item_type} is wider than numpy allows")
         array: NDArray[Any] = np.ndarray(
             layout.shape, np.dtype(layout.item_type), buffer=data, order=layout.order
         )

@@ -21,7 +21,7 @@ def repeated_at_the_end(is_up: threading.Event, over: threading.Event) -> Iterat
     """Raise :class:`TimeIsUpError` at the end if the limit was reached, even if the code caught or replaced it."""
     try:
         yield
-    except TimeIsUpError:
+    except (TimeIsUpError, GeneratorExit):  # the latter if the error came as the block was left
         raise
     except BaseException as error:
         if is_up.is_set():

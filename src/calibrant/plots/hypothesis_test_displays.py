@@ -141,6 +141,8 @@ class SubgroupDisplay(Display):
         label_axes(axes, "observed − predicted")
         if self.name:
             axes.set_title(self.name, fontsize=LABEL_SIZE + 1)
+        # Long names of segments make the axes narrower, to whose width the caption is wrapped.
+        axes.figure.draw_without_rendering()
         write_caption(
             axes,
             f"{100 * found.level:g} % intervals for all {len(found.segment)} segments together. "

@@ -219,7 +219,7 @@ def groups_text(rows: EvaluationSet, effective: float) -> str:
     assert rows.n_groups is not None
     text = counted(rows.n_groups, "group")
     return (
-        text if effective > 0.9 * rows.n_groups else f"{text} of unequal size (effectively {effective:.2g})"
+        text if effective > 0.9 * rows.n_groups else f"{text} of unequal size (effectively {effective:.0f})"
     )
 
 

@@ -342,10 +342,16 @@ def _evidence_sentence(evidence: Evidence, level: float) -> str:
         rejects = "rejects" if evidence.p_value <= 1 - level else "does not reject"
         return f"The test {rejects} calibration {at_level}: {found} ({evidence.most_significant})."
     n_rejecting, n_tests = len(evidence.rejecting), evidence.n_deciding
-    how_many = "All" if n_rejecting == n_tests else f"{n_rejecting} of the" if n_rejecting else "None of the"
+    if n_tests == 2 and n_rejecting != 1:
+        which = "Both tests" if n_rejecting else "Neither test"
+    else:
+        all_of = (
+            "All" if n_rejecting == n_tests else f"{n_rejecting} of the" if n_rejecting else "None of the"
+        )
+        which = f"{all_of} {n_tests} tests"
     verb = "rejects" if n_rejecting <= 1 else "reject"
     return (
-        f"{how_many} {n_tests} tests {verb} calibration {at_level}; smallest adjusted p-value: {found.removeprefix('p = ')} "
+        f"{which} {verb} calibration {at_level}; smallest adjusted p-value: {found.removeprefix('p = ')} "
         f"({evidence.most_significant})."
     )
 

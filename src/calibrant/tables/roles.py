@@ -21,12 +21,12 @@ __all__ = ["Roles", "find_roles", "label_of", "space_in_name"]
 ROWS_LOOKED_AT = 1000
 
 WORDS = {
-    Space.PROBABILITIES: {"probabilities", "probability", "probs", "prob", "proba", "probas"},
+    Space.PROBABILITIES: {"probabilities", "probability", "probs", "prob", "proba", "probas", "confidence"},
     Space.LOGITS: {"logits", "logit"},
 }
 """Words in the name of a column or an array that tell the space of its scores."""
 
-SCORE_WORDS = {"score", "scores", "p", "confidence"}.union(*WORDS.values())
+SCORE_WORDS = {"score", "scores", "p", "risk"}.union(*WORDS.values())
 """Words in the name of a single score column among other numeric columns."""
 
 PREDICTED = re.compile(r"(?:^|[^a-z])(?:pred|predicted|prediction|predictions|y_hat|yhat)(?:$|[^a-z])")
