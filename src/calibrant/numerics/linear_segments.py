@@ -135,7 +135,8 @@ def weighted_quantiles(values: FloatArray, weights: Callable[[slice], FloatArray
     with BlockSums.over(*values.shape) as in_all_blocks:
         return summed_quantiles(
             in_all_blocks,
-            lambda rows: (values[rows], weights(rows)),
+            lambda rows: values[rows],
+            weights,
             shares,
             float(np.finfo(values.dtype).eps),
         )
@@ -143,7 +144,8 @@ def weighted_quantiles(values: FloatArray, weights: Callable[[slice], FloatArray
 
 def summed_quantiles(
     summed: Callable[[Callable[[Any], Any]], Any],
-    weighted: Callable[[Any], tuple[FloatArray, FloatArray]],
+    values: Callable[[Any], FloatArray],
+    weights: Callable[[Any], FloatArray],
     shares: Vector,
     rounding: float,
 ) -> Vector:
@@ -153,8 +155,8 @@ def summed_quantiles(
     ----------
     summed : callable
         Adds up what every block contributes; it is called three times.
-    weighted : callable
-        Gives the values of a block and their weights.
+    values, weights : callable
+        Give the values of a block and their weights, both in one shape; the first pass needs the values only.
     shares : ndarray of shape (q,)
         Increasing, strictly between 0 and 1.
     rounding : float
@@ -162,14 +164,14 @@ def summed_quantiles(
     """
     if len(shares) == 0:
         return np.empty(0)
-    low, high = summed(lambda block: Range.of(weighted(block)[0]))
+    low, high = summed(lambda block: Range.of(values(block)))
     wanted = np.concatenate([shares - MARGIN, shares + MARGIN])
     found = np.empty(0)
     for _ in range(ZOOMS):
         width = (high - low) / (GRID - 1)
         if width <= 0:
             return np.empty(0)
-        counts = summed(lambda block: _counts(*weighted(block), low, width))  # noqa: B023
+        counts = summed(lambda block: _counts(values(block), weights(block), low, width))  # noqa: B023
         heap = np.append(0.0, counts.cumsum())
         if heap[-1] == 0:
             return np.empty(0)

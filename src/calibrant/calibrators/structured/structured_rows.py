@@ -152,7 +152,7 @@ class StructuredRows:
             found.segments = found._shared_segments(n_segments, row_knots)
         if found.n_entries < MANY_ENTRIES:
             # Hessian products in float32 lose nearly flat directions.
-            found.rows = source.features(lambda given: features(given).astype(np.float64, copy=False))
+            found.rows = found.rows.mapped(features=lambda x: x.astype(np.float64, copy=False))
         return found
 
     @property
@@ -169,10 +169,17 @@ class StructuredRows:
         """Return up to ``n_segments`` segments of equal information, and knots among the means of the rows."""
         rows, size = self.rows, KNOT_ENTRIES // self.rows.n_columns
         sample = rows if rows.n_rows <= size else rows.sample(size, scrambled_key)
-        scores = LinearSegments(_quantiles(sample, np.arange(1, n_segments) / n_segments, _information))
+        shares = np.arange(1, n_segments) / n_segments
+        scores = LinearSegments(_quantiles(sample, shares, lambda block: block.features, _information))
         of_rows = None
         if row_knots:
-            knots = _quantiles(rows, (np.arange(row_knots) + 0.5) / row_knots, _means)
+            shares = (np.arange(row_knots) + 0.5) / row_knots
+            knots = _quantiles(
+                rows,
+                shares,
+                lambda block: mean_features(block.features),
+                lambda block: block.weighted(np.ones(len(block.labels))),
+            )
             of_rows = RowScales(knots) if len(knots) > 1 else None
         return SharedSegments(scores, of_rows)
 
@@ -252,22 +259,19 @@ class StructuredRows:
 
 
 def _quantiles(
-    rows: FeatureRows, shares: Vector, weighted: Callable[[Block], tuple[FloatArray, FloatArray]]
+    rows: FeatureRows,
+    shares: Vector,
+    values: Callable[[Block], FloatArray],
+    weights: Callable[[Block], FloatArray],
 ) -> Vector:
     with rows.passes(rows.n_columns) as summed:
-        return summed_quantiles(summed, weighted, shares, float(np.finfo(rows.dtype).eps))
+        return summed_quantiles(summed, values, weights, shares, float(np.finfo(rows.dtype).eps))
 
 
-def _information(block: Block) -> tuple[FloatArray, FloatArray]:
-    """Return all features, weighted by q (1 - q), their variance, times the weight of the row."""
+def _information(block: Block) -> FloatArray:
+    """Return q (1 - q), the variance of every feature, times the weight of the row."""
     features = block.features.astype(np.float64)
-    return block.features, block.weighted(np.exp(features) * -np.expm1(features))
-
-
-def _means(block: Block) -> tuple[FloatArray, FloatArray]:
-    """Return the mean feature of every row, and its weight."""
-    means = mean_features(block.features)
-    return means, block.weighted(np.ones(len(means)))
+    return block.weighted(np.exp(features) * -np.expm1(features))
 
 
 def _bounds(rows: FeatureRows) -> tuple[float, float]:
