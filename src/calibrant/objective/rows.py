@@ -166,11 +166,11 @@ class ArrayRows(FeatureRows):
             self.weights,
         )
 
-    def every(self, stride: int) -> "ArrayRows":
-        rows = slice(None, None, stride)
-        weights = None if self.weights is None else self.weights[rows]
-        # In the layout of the rows: columns of a design matrix are contiguous.
-        return ArrayRows(self.features[rows].copy(order="K"), self.labels[rows], weights)
+    def every(self, stride: int, first: int = 0) -> "ArrayRows":
+        rows = slice(first, None, stride)
+        weights = None if self.weights is None else self.weights[rows].copy()
+        # Copies, so that a batch can be forgotten; in its layout, since columns of a design matrix are contiguous.
+        return ArrayRows(self.features[rows].copy(order="K"), self.labels[rows].copy(), weights)
 
     def sample(self, size: int, keys: Callable[[FloatArray], Vector]) -> "ArrayRows":
         if self.n_rows <= size:
@@ -281,11 +281,9 @@ class StreamedRows(FeatureRows):
     def every(self, stride: int) -> ArrayRows:
         taken, first = [], 0
         for batch in self._read():
-            chosen = slice(first, None, stride)
-            weights = None if batch.weights is None else batch.weights[chosen]
-            taken.append((batch.features[chosen], batch.labels[chosen], weights))
+            taken.append(batch.every(stride, first))
             first = (first - batch.n_rows) % stride
-        return _together([ArrayRows(*part) for part in taken])
+        return _together(taken)
 
     def sample(self, size: int, keys: Callable[[FloatArray], Vector]) -> ArrayRows:
         best: ArrayRows | None = None
