@@ -13,7 +13,6 @@ from calibrant.solvers import Solution, Status, bounded_newton, bracketed_newton
 
 __all__ = ["QuadraticLoss", "QuadraticSummary", "weight_of_row"]
 
-
 # With more parameters the Hessian would be larger than a sample of the rows, and slower.
 MOST_PARAMETERS = 1200
 
@@ -243,17 +242,7 @@ def _bracketed(mean: Any, start: float, lower: float, upper: float) -> Solution:
         at = mean(np.array([place]))
         return at.value, float(at.gradient[0]), float(at.hessian[0, 0])
 
-    found = bracketed_newton(derivatives, start, (lower, upper))
-    return Solution(
-        theta=np.array([found.argument]),
-        value=found.value,
-        loss=found.value,
-        identity_loss=np.nan,
-        decrement=found.decrement,
-        n_iterations=found.n_evaluations,
-        n_evaluations=found.n_evaluations + 1,
-        status=found.status,
-    )
+    return bracketed_newton(derivatives, start, (lower, upper)).solution()
 
 
 def _counted_rows(memory: dict[str, Any]) -> float:

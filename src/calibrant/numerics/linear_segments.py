@@ -15,8 +15,8 @@ __all__ = ["LinearSegments", "Range", "summed_quantiles", "weighted_quantiles"]
 
 # Points of the grid on which values are counted, and number of its refinements around the quantiles.
 GRID, ZOOMS = 4096, 2
-# Share of the weight on either side of a quantile that rounding may move; where there is nothing between
-# two values, such as those of two classes that mirror each other, this makes the quantile the middle of them.
+# Share of the weight on either side of a quantile that rounding may move. Between two values without others in between,
+# such as those of two classes that mirror each other, the quantile becomes their midpoint.
 MARGIN = 1e-6
 
 
@@ -64,7 +64,7 @@ class LinearSegments:
 
     @cached_property
     def _starts(self) -> Vector:
-        """Where every segment has its zero, (m,)."""
+        """Zero of every segment, (m,)."""
         return np.append(self.knots[:1], self.knots) if len(self.knots) else np.zeros(1)
 
     def values(self, slopes: FloatArray, x: FloatArray) -> FloatArray:
@@ -103,13 +103,13 @@ class LinearSegments:
 def weighted_quantiles(values: FloatArray, weights: Callable[[slice], FloatArray], shares: Vector) -> Vector:
     """Return where the weight to the left is the given share of all weight; strictly increasing.
 
-    Values are counted on a fine grid that is drawn anew around the quantiles, each shared out between the two
-    points next to it. So the result moves with the values and not by jumps, and no sort of all of them is needed.
+    Values are counted on a fine grid that is refined around the quantiles, by linear binning. So the result is continuous in
+    the values, and needs no sort.
 
     Parameters
     ----------
     values : ndarray of shape (n, K)
-        What the quantiles are of.
+        Values whose quantiles are returned.
     weights : callable
         Gives the weights of some rows, in the shape of their values, not negative.
     shares : ndarray of shape (q,)
@@ -118,8 +118,7 @@ def weighted_quantiles(values: FloatArray, weights: Callable[[slice], FloatArray
     Returns
     -------
     ndarray
-        As many as there are shares; fewer where they are too close to be told apart, none if all values are equal or
-        all weights zero.
+        One per share; fewer if some are too close to be distinguished, none if all values are equal or all weights zero.
 
     Notes
     -----

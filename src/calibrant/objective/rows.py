@@ -30,7 +30,7 @@ class Block:
     rows : slice
         Place among the rows in memory, for per-row storage of the source.
     kept : dict
-        What was computed for these rows in earlier passes.
+        Cache of quantities from earlier passes over these rows.
     first : int
         Place of the first row among all rows of the source, in whatever batches these come.
     """
@@ -108,11 +108,11 @@ class FeatureRows(ABC):
         """
 
     def folds(self, cv: Any) -> "list[tuple[FeatureRows, FeatureRows]] | None":  # noqa: ARG002
-        """Return the rows to learn from and to judge by of every fold, where rows deal themselves out; else None."""
+        """Return training and test rows of every fold if the rows define the folds themselves, otherwise None."""
         return None
 
     def storage(self, shape: tuple[int, ...], dtype: Any) -> FloatArray | None:  # noqa: ARG002
-        """Return an array with one entry per row for what is worth keeping; None where rows are not in memory."""
+        """Return an array with one entry per row for a cache; None if the rows are not in memory."""
         return None
 
     def recycle(self, array: FloatArray | None) -> None:  # noqa: B027 (nothing to do without storage)
@@ -192,7 +192,7 @@ class ArrayRows(FeatureRows):
         return ArrayRows(self.features[rows], self.labels[rows], weights)
 
     def storage(self, shape: tuple[int, ...], dtype: Any) -> FloatArray:
-        # Fresh memory costs as much as the work done in it: that of an expansion nobody needs is used again.
+        # New memory costs as much as the work in it, so that of discarded expansions is reused.
         wanted = (self.n_rows, *shape)
         for place, array in enumerate(self._spare):
             if array.shape == wanted and array.dtype == dtype:

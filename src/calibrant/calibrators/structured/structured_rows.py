@@ -12,11 +12,12 @@ from calibrant.calibrators.scaling.temperature_fit import (
     scrambled_key,
 )
 from calibrant.calibrators.structured.shared_segments import RowScales, SharedSegments, mean_features
-from calibrant.calibrators.structured.structured_map import StructuredCurvature, StructuredMap
+from calibrant.calibrators.structured.structured_map import StructuredMap
 from calibrant.graph import TracedPredictions, Value
 from calibrant.numerics.linear_segments import LinearSegments, summed_quantiles
 from calibrant.numerics.reductions import row_maxima
 from calibrant.objective import Block, Expansion, Family, FeatureRows, RowSource, logits
+from calibrant.objective.curvature import Curvature
 from calibrant.objective.family import Features
 from calibrant.solvers import Solution, newton_steps
 
@@ -79,18 +80,10 @@ ROUGH = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class NearbyPath:
-    """A regularisation path of overlapping rows, such as those of another fold, at which another path starts.
+    """A regularisation path of overlapping rows, such as those of another fold, at which another path starts."""
 
-    Attributes
-    ----------
-    thetas : dict
-        Parameters by regularisation strength.
-    curvature : StructuredCurvature or None
-        Preconditioner.
-    """
-
-    thetas: dict[float, Vector]
-    curvature: StructuredCurvature | None
+    thetas: dict[float, Vector]  # by regularisation strength
+    curvature: Curvature | None
 
     def start(self, strength: float, last: tuple[float, Vector] | None, size: int) -> Vector | None:
         """Return a start: the nearby parameters, moved as the last strength of this path is from the nearby one."""
@@ -105,36 +98,19 @@ class StructuredRows:
     """Features of the calibration set, at its best temperature and mixed with the uniform distribution, and fits to them.
 
     Fits share temperature, features and knots, and have warm starts.
-
-    Attributes
-    ----------
-    inverse_temperature : float
-        The best one; 1 if it diverges because all rows are correct.
-    uniform_share : float
-        Weight of the uniform distribution.
-    identity_loss : float
-        Mean log-loss of the uncalibrated predictions.
-    rows : FeatureRows
-        See :func:`~calibrant.calibrators.structured.structured_rows.mixed_scores`; weights average at least one.
-    segments : SharedSegments or None
-        Knots of the shared map.
-    nearby : NearbyPath or None
-        Where fits start.
-    least_tolerance : float
-        Fits are not more exact than this.
     """
 
-    inverse_temperature: float
+    inverse_temperature: float  # 1 if it diverges because all rows are correct
     uniform_share: float
     identity_loss: float
-    rows: FeatureRows
+    rows: FeatureRows  # with weights that average at least one
     segments: SharedSegments | None = None
     nearby: NearbyPath | None = None
     least_tolerance: float = 0.0
     _last: Expansion | None = None
     _last_strength: float = np.nan
     _thetas: dict[float, Vector] = field(default_factory=dict)
-    _curvature: StructuredCurvature | None = None
+    _curvature: Curvature | None = None
 
     @classmethod
     def of(
@@ -162,7 +138,7 @@ class StructuredRows:
 
     @property
     def path(self) -> NearbyPath:
-        """What was fitted, as the start of another path."""
+        """The fitted path, as the start of another one."""
         return NearbyPath(self._thetas, self._curvature)
 
     def _shared_segments(self, n_segments: int, row_knots: int) -> SharedSegments:
