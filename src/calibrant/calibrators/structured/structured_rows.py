@@ -128,7 +128,8 @@ class StructuredRows:
             found.segments = found._shared_segments(n_segments, row_knots)
         if found.n_entries < MANY_ENTRIES:
             # Hessian products in float32 lose nearly flat directions.
-            found.rows = found.rows.mapped(features=lambda x: x.astype(np.float64, copy=False))
+            # Of few classes they come column by column, which every pass would copy.
+            found.rows = found.rows.mapped(features=lambda x: np.ascontiguousarray(x, np.float64))
         return found
 
     @property
