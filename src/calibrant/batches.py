@@ -50,7 +50,7 @@ SHOWN = 10  # how many classes a warning lists
 
 @dataclass(frozen=True)
 class BatchSummary:
-    """What a calibrator keeps of the rows of earlier batches: its size and its error.
+    r"""What a calibrator keeps of the rows of earlier batches: its size and its error.
 
     Attributes
     ----------
@@ -62,8 +62,10 @@ class BatchSummary:
         Size of all arrays that are kept.
     error : float
         Estimated cost of the approximation in nats per row: on the kept sample, the mean log-loss of the fitted calibrator
-        minus that of a calibrator fitted to the sample alone. Zero while all rows are kept. NaN if there is nothing to
-        compare with: methods that keep the sums of bins, the Brier score, and fits of a sample instead of all rows.
+        minus that of a calibrator fitted to the sample alone, with the same penalty per row. From a sample of m rows, a
+        cost of e is estimated with a standard error of about :math:`\sqrt{2 e / m}`. Zero while all rows are kept. NaN if
+        there is nothing to compare with: methods that keep the sums of bins, the Brier score, and fits of a sample instead
+        of all rows.
     sampling_error : float
         The largest ``error`` that the size of the sample explains. When a check finds a larger one, the calibrator and its
         summary are refitted to the sample.

@@ -3,6 +3,7 @@
 import os
 import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
@@ -23,6 +24,7 @@ from calibrant.graph.apply import mapped
 from calibrant.graph.trace import Opaque, Trace
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
+from calibrant.objective.source import ArraySource, RowSource
 from calibrant.options import check_choice
 from calibrant.origin import in_container
 from calibrant.predictions import Predictions, read_only
@@ -127,22 +129,29 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return self.fit_labelled(data)
 
     def fit_labelled(self, data: LabelledPredictions, *, warn_of_absent: bool = True) -> Self:
-        """Fit to parsed data; :meth:`fit` parses and calls this.
+        """Fit parsed data; ``warn_of_absent=False`` if the caller has already warned of classes without rows."""
+        return self._fit_from(
+            ArraySource(data), lambda source: self._fit(source.data), warn_of_absent=warn_of_absent
+        )
 
-        ``warn_of_absent=False`` is for a stage whose caller has already warned of classes without rows.
-        """
-        present = np.flatnonzero(data.class_weights)
-        self._check_classes(present, data.n_rows, data.classes)
-        self._set_inputs(data)
-        data = replace(data, predictions=data.predictions.with_floor(self.floor_))
-        if len(present) < data.n_classes:
+    def _fit_from(
+        self, source: RowSource, fit: Callable[[Any], object], *, warn_of_absent: bool = True
+    ) -> Self:
+        """Fit rows by a function, which gets them with the floor of all rows and, if it should, without absent classes."""
+        present = np.flatnonzero(source.class_weights)
+        self._check_classes(present, source.n_rows, source.classes)
+        self._set_inputs(source.first)
+        source = source.mapped(
+            lambda data: replace(data, predictions=data.predictions.with_floor(self.floor_))
+        )
+        if len(present) < source.n_classes:
             if warn_of_absent:
-                self._warn_of_absent(np.setdiff1d(np.arange(data.n_classes), present))
+                self._warn_of_absent(np.setdiff1d(np.arange(source.n_classes), present))
             if self._is_restricted_to_present_classes:
-                self._set_present(present, data.total_weight)
-                data = data.restricted_to(present)
+                self.present_columns_, self.total_weight_ = present, float(source.total_weight)
+                source = source.mapped(lambda data: data.restricted_to(present))
         try:
-            self._fit(data)
+            fit(source)
         except BaseException:
             self._forget()
             raise
@@ -249,7 +258,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return result
 
     def set_output(self, *, predict_proba: Output | None = None, transform: str | None = None) -> Self:
-        """Choose what :meth:`predict_proba` returns.
+        """Choose what :meth:`predict_proba` returns; ``clone`` copies the setting, files do not store it.
 
         Parameters
         ----------
@@ -259,10 +268,6 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             columns if the input has no names. None changes nothing.
         transform : {"default"}, optional
             For pipelines of scikit-learn, which pass this parameter. :meth:`transform` always returns Predictions.
-
-        Notes
-        -----
-        ``clone`` copies the setting; files do not store it.
         """
         if transform not in (None, "default"):
             raise ParameterError(
@@ -494,11 +499,6 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         self.total_weight_ = None
         if self.structure:
             self.structure_ = {name: getattr(self, name) for name in self.structure}
-
-    def _set_present(self, present: NDArray[np.intp], total_weight: float) -> None:
-        """Restrict the map to the classes that have calibration rows."""
-        self.present_columns_ = present
-        self.total_weight_ = float(total_weight)
 
     def _setting(self, name: str) -> Any:
         """Return the value of a parameter of ``structure`` in the fit; before a fit, the current value."""

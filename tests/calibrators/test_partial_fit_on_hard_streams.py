@@ -98,6 +98,44 @@ def test_a_class_that_comes_last_does_less_harm_than_calibration_does_good(metho
     assert log_loss(part.predict_proba(X), y) < 1.04 * wanted
 
 
+def late_second_class(method, seed):
+    """Return a calibrator after a stream whose first 1,400 of 3,000 rows lack the second class, and all rows."""
+    generator = np.random.default_rng(seed)
+    z = 1.9 * generator.normal(size=(3000, 2))
+    z[np.arange(3000), generator.integers(0, 2, 3000)] += 4.3
+    u = 0.6 * z + [-0.5, 0.5] + generator.gumbel(size=z.shape)
+    X, y = softmax(z, axis=1), np.where(np.arange(3000) < 1400, 0, u.argmax(axis=1))
+    part = clone(method)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingClassWarning)
+        for start in range(0, 3000, 200):
+            part.partial_fit(X[start : start + 200], y[start : start + 200])
+    return part, X, y
+
+
+def test_a_late_class_costs_no_more_than_is_stated():
+    """The temperature of the first rows stays, which costs 0.018 nats per row."""
+    part, X, y = late_second_class(StructuredScaling(), seed=5)
+    wanted = log_loss(clone(part).fit(X, y).predict_proba(X), y)
+    stated = part.batch_summary()
+    assert log_loss(part.predict_proba(X), y) - wanted < max(stated.error, stated.sampling_error)
+
+
+@pytest.mark.parametrize("method", [StructuredScaling(), QuadraticScaling(ridge=50.0)], ids=str)
+def test_the_stated_error_compares_maps_of_equal_penalty(method):
+    """The sample stands for 3,000 rows, of which the penalty of the map counts each: so does that of the comparison."""
+    part, _, _ = late_second_class(method, seed=0)
+    sample = batches._rows_of(part.memory_["sample"])
+    assert sample.total_weight == pytest.approx(3000)
+    alone = clone(method).fit_labelled(
+        sample.take(np.arange(sample.n_rows), sample.weights / part.memory_["surplus"])
+    )
+    wanted = sample.log_loss(part.transform(sample.predictions)) - sample.log_loss(
+        alone.transform(sample.predictions)
+    )
+    assert part.batch_summary().error == pytest.approx(wanted, abs=1e-9)
+
+
 @every_method
 def test_a_class_keeps_its_share_until_it_comes(method):
     X, y = class_rows(3000)

@@ -13,6 +13,10 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from calibrant.calibrators.structured.structured_map import StructuredMap
+from calibrant.objective import DiagonalMap, FullMap, ScalarMap
+from calibrant.objective.family import EventFeatures
+
 HERE = Path(__file__).parent
 SCRIPT = HERE.parents[1] / "benchmarks" / "stored_outputs.py"
 STORED = json.loads((HERE / "stored_outputs.json").read_text(encoding="utf-8"))
@@ -38,3 +42,26 @@ def test_outputs_stay(script: ModuleType, name: str) -> None:
     assert outputs.keys() == STORED[name].keys()
     for key, rows in STORED[name].items():
         np.testing.assert_allclose(outputs[key], rows, rtol=1e-7, atol=1e-9, err_msg=key)
+
+
+@pytest.mark.parametrize(
+    ("name", "owner", "formula"),
+    [
+        ("temperature", ScalarMap, "traced"),
+        ("vector", DiagonalMap, "traced"),
+        ("shared-map", StructuredMap, "traced"),
+        ("platt", EventFeatures, "log_odds"),
+        ("matrix", FullMap, "forward"),
+    ],
+)
+def test_a_formula_that_moves_by_a_millionth_is_found(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str, owner: type, formula: str
+) -> None:
+    exact = getattr(owner, formula)
+
+    def moved(self: object, theta: object, *rest: object) -> object:
+        return exact(self, theta * (1 + 1e-6 * np.arange(1, len(theta) + 1)), *rest)
+
+    monkeypatch.setattr(owner, formula, moved)
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        test_outputs_stay(script, name)

@@ -1,6 +1,7 @@
 """Rows that are read again for every pass give what the same rows in memory give, whatever the partition."""
 
 from itertools import pairwise
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -101,6 +102,26 @@ def test_every_so_many_rows_are_the_same(partition, weighted, stride):
     whole = arrays(n_rows, weighted)
     assert_same_rows(streamed(whole, edges)[0].every(stride), whole.every(stride))
     assert_array_equal(whole.every(stride).features, whole.features[::stride])
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [lambda rows: rows.every(7), lambda rows: rows.sample(5, lambda x: x[:, 0])],
+    ids=["every", "sample"],
+)
+def test_chosen_rows_do_not_keep_their_batches_in_memory(choose):
+    alive = []
+
+    def read():
+        for _ in range(6):
+            batch = arrays(50, weighted=True)
+            alive.extend(map(ref, (batch.features, batch.labels, batch.weights)))
+            yield batch
+            del batch
+            assert sum(array() is not None for array in alive) <= 3
+
+    choose(StreamedRows(read, 300, 3, 300.0, np.float64))
+    assert len(alive) == 18
 
 
 @given(partition=partitions(), weighted=st.booleans(), size=st.integers(1, 45))

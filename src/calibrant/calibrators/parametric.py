@@ -14,8 +14,7 @@ from calibrant.batches import Summary
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.quadratic_summary import QuadraticSummary
 from calibrant.calibrators.reductions.binary_method import BinaryMethod, OneVsRestBatches
-from calibrant.calibrators.reductions.event_scores import EventScores
-from calibrant.calibrators.reductions.fit_source import fit_source
+from calibrant.calibrators.reductions.event_scores import EventScores, binary_problem
 from calibrant.calibrators.scaling.temperature_fit import start_temperature
 from calibrant.graph import Event, TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions
@@ -87,7 +86,8 @@ class Parametric(ABC):
         data: LabelledPredictions,
         state: dict[str, Any],  # noqa: ARG002
     ) -> FeatureRows:
-        return ArrayRows(family.features(data.predictions), data.labels, data.weights)
+        labels = as_targets(data.labels) if family.is_event else data.labels
+        return ArrayRows(family.features(data.predictions), labels, data.weights)
 
     def _optimum(self, family: Family, data: LabelledPredictions) -> Vector:  # noqa: ARG002
         """Return the optimal parameters of a single map for rows that were just fitted."""
@@ -127,8 +127,7 @@ class ParametricCalibrator(Parametric, Calibrator):
         >>> round(TemperatureScaling().fit_rows(RowSource.from_batches(batches)).temperature_, 6)
         2.0
         """
-        fit_source(self, source, self._fit_source)
-        return self
+        return self._fit_from(source, self._fit_source)
 
     def _fit(self, data: LabelledPredictions) -> None:
         self._fit_source(ArraySource(data))
@@ -167,8 +166,7 @@ class EventScaling(Parametric, BinaryMethod):
         """Return the family of one event."""
 
     def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
-        data = LabelledPredictions(scores.predictions, outcomes.astype(np.intp), np.arange(2), weights)
-        self._fit_event_source(ArraySource(data))
+        self._fit_event_source(ArraySource(binary_problem(scores.predictions, outcomes, weights)))
 
     def _fit_event_source(self, source: RowSource) -> None:
         self._prepare(source)
@@ -199,14 +197,6 @@ class EventScaling(Parametric, BinaryMethod):
 
     def _traced_event(self, event: Event) -> Event:
         return event.with_log_odds(self._event_family().traced_log_odds(self._theta, event))
-
-    def _batch_rows(
-        self,
-        family: Family,
-        data: LabelledPredictions,
-        state: dict[str, Any],  # noqa: ARG002
-    ) -> FeatureRows:
-        return ArrayRows(family.features(data.predictions), as_targets(data.labels), data.weights)
 
 
 def as_targets(labels: NDArray[Any]) -> Vector:

@@ -13,7 +13,6 @@ from calibrant.solvers import Solution, Status, bounded_newton, bracketed_newton
 
 __all__ = ["QuadraticLoss", "QuadraticSummary", "weight_of_row"]
 
-
 # With more parameters the Hessian would be larger than a sample of the rows, and slower.
 MOST_PARAMETERS = 1200
 
@@ -188,15 +187,24 @@ class QuadraticSummary(Summary):
         super().fit_rows(calibrator, data, sampled=sampled)
 
     def refitted(self, calibrator: Part, sample: LabelledPredictions) -> Part:
+        """Return a copy that is fitted to the sample alone, with the penalty per row of the map.
+
+        With the stronger penalty of a refit, a map far from the optimum would seem closer to it.
+        """
         fitted: Part = calibrator._with_batch_strengths(sample)
-        self.fit_rows(fitted, sample, sampled=True)
+        memory = vars(calibrator).get("memory_", {})
+        is_summarised = "total_weight" in memory  # not one-vs-rest
+        if is_summarised and sample.weights is not None and calibrator._is_penalised:
+            sample = replace(sample, weights=sample.weights * (_counted_rows(memory) / sample.total_weight))
+        self.fit_rows(fitted, sample, sampled=not is_summarised)
         return fitted
 
     def degrees_of_freedom(self, calibrator: Any, n_approximate: int, n_rows: float) -> float:
-        r"""Return the trace of :math:`H (H + \Lambda)^{-1}` for the Hessians of so many rows and of the penalty."""
+        r"""Return the trace of :math:`H (H + \Lambda)^{-1}` for the Hessians of the rows of :meth:`refitted` and the penalty."""
         memory = calibrator.memory_
         if n_approximate > MOST_PARAMETERS or "hessian" not in memory:
             return float(n_approximate)
+        n_rows = max(n_rows, _counted_rows(memory))
         hessian = memory["hessian"] * (n_rows / memory["total_weight"])
         family = calibrator._batch_family(len(calibrator.classes_))
         held = hessian + family.summed_penalty(n_rows).hessian()
@@ -234,17 +242,13 @@ def _bracketed(mean: Any, start: float, lower: float, upper: float) -> Solution:
         at = mean(np.array([place]))
         return at.value, float(at.gradient[0]), float(at.hessian[0, 0])
 
-    found = bracketed_newton(derivatives, start, (lower, upper))
-    return Solution(
-        theta=np.array([found.argument]),
-        value=found.value,
-        loss=found.value,
-        identity_loss=np.nan,
-        decrement=found.decrement,
-        n_iterations=found.n_evaluations,
-        n_evaluations=found.n_evaluations + 1,
-        status=found.status,
-    )
+    return bracketed_newton(derivatives, start, (lower, upper)).solution()
+
+
+def _counted_rows(memory: dict[str, Any]) -> float:
+    """Return the number of rows whose fit has the penalty per row of the map."""
+    weight = memory["total_weight"]
+    return float(weight / (memory.get("surplus", 1.0) * weight_of_row(weight, memory["rows"])))
 
 
 def weight_of_row(total_weight: float, n_rows: float) -> float:

@@ -26,7 +26,6 @@ from calibrant.calibrators.combinators.auto.folds import n_trial_rows
 from calibrant.calibrators.parametric import Parametric
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import AgainstRest, EventScores
-from calibrant.calibrators.reductions.fit_source import fit_source
 from calibrant.distributed.opening import EngineName, source_of
 from calibrant.distributed.source import PartitionedSource
 from calibrant.errors import ParameterError
@@ -150,8 +149,7 @@ def _fit(method: Any, source: RowSource, *, warn_of_absent: bool = True) -> Any:
         steps = _nothing
     else:
         steps = type(method)._fit_source
-    fit_source(method, source, lambda rows: steps(method, rows), warn_of_absent=warn_of_absent)
-    return method
+    return method._fit_from(source, lambda rows: steps(method, rows), warn_of_absent=warn_of_absent)
 
 
 def fits_counts(method: Calibrator) -> bool:
@@ -161,7 +159,7 @@ def fits_counts(method: Calibrator) -> bool:
 
 def fit_counts(method: Any, source: RowSource) -> None:
     """Fit such a method in one pass over any source of rows, with scores rounded as in :func:`fit` if they are many."""
-    fit_source(method, source, lambda rows: _fit_levels(method, rows))
+    method._fit_from(source, lambda rows: _fit_levels(method, rows))
 
 
 def _fit_levels(method: BinaryMethod, source: RowSource) -> None:
@@ -177,8 +175,7 @@ def _fit_levels(method: BinaryMethod, source: RowSource) -> None:
         together.calibrators_ = [clone(method).fit_labelled(levels.rows()) for levels in found]
 
     together = OneVsRest(clone(method))
-    fit_source(together, source, fit_classes, warn_of_absent=False)
-    method.one_vs_rest_ = together
+    method.one_vs_rest_ = together._fit_from(source, fit_classes, warn_of_absent=False)
 
 
 def _fit_one_vs_rest(method: OneVsRest, source: RowSource) -> None:

@@ -131,7 +131,7 @@ class PathStatistic:
     brownian_mean : float
         Its mean for a Brownian motion.
     n_barriers : int
-        How many extremes of the path it contains.
+        Number of extremes of the path in the statistic.
 
     Examples
     --------

@@ -56,7 +56,7 @@ class KnottedCurve:
 
     @cached_property
     def _segments(self) -> tuple[Vector, Vector, Vector, Vector, Vector]:
-        """Where each segment begins, value there, slope, least and largest value; two level ones outside."""
+        """Start of each segment, value there, slope, least and largest value; two level ones outside."""
         left = np.append(self.knots[0], self.knots).astype(np.float64)
         base = np.append(self.values[0], self.values)
         end = np.append(self.values, self.values[-1])

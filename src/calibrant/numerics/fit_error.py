@@ -11,7 +11,7 @@ FEW_MISTAKES = 10
 
 
 class FitMargins(NamedTuple):
-    """How far the gain of a fitted map on new rows may be below and above its held-out estimate, from fitting alone."""
+    """Distances of the gain on new rows below and above its held-out estimate that estimation error explains."""
 
     below: float
     above: float

@@ -31,7 +31,7 @@ class EvenGrid:
     step : float
         Distance of neighbours.
     n_nodes : int
-        How many nodes there are, at least four.
+        Number of nodes, at least four.
 
     Examples
     --------

@@ -15,8 +15,8 @@ __all__ = ["LinearSegments", "Range", "summed_quantiles", "weighted_quantiles"]
 
 # Points of the grid on which values are counted, and number of its refinements around the quantiles.
 GRID, ZOOMS = 4096, 2
-# Share of the weight on either side of a quantile that rounding may move; where there is nothing between
-# two values, such as those of two classes that mirror each other, this makes the quantile the middle of them.
+# Share of the weight on either side of a quantile that rounding may move. Between two values without others in between,
+# such as those of two classes that mirror each other, the quantile becomes their midpoint.
 MARGIN = 1e-6
 
 
@@ -64,7 +64,7 @@ class LinearSegments:
 
     @cached_property
     def _starts(self) -> Vector:
-        """Where every segment has its zero, (m,)."""
+        """Zero of every segment, (m,)."""
         return np.append(self.knots[:1], self.knots) if len(self.knots) else np.zeros(1)
 
     def values(self, slopes: FloatArray, x: FloatArray) -> FloatArray:
@@ -103,13 +103,13 @@ class LinearSegments:
 def weighted_quantiles(values: FloatArray, weights: Callable[[slice], FloatArray], shares: Vector) -> Vector:
     """Return where the weight to the left is the given share of all weight; strictly increasing.
 
-    Values are counted on a fine grid that is drawn anew around the quantiles, each shared out between the two
-    points next to it. So the result moves with the values and not by jumps, and no sort of all of them is needed.
+    Values are counted on a fine grid that is refined around the quantiles, by linear binning. So the result is continuous in
+    the values, and needs no sort.
 
     Parameters
     ----------
     values : ndarray of shape (n, K)
-        What the quantiles are of.
+        Values whose quantiles are returned.
     weights : callable
         Gives the weights of some rows, in the shape of their values, not negative.
     shares : ndarray of shape (q,)
@@ -118,8 +118,7 @@ def weighted_quantiles(values: FloatArray, weights: Callable[[slice], FloatArray
     Returns
     -------
     ndarray
-        As many as there are shares; fewer where they are too close to be told apart, none if all values are equal or
-        all weights zero.
+        One per share; fewer if some are too close to be distinguished, none if all values are equal or all weights zero.
 
     Notes
     -----
@@ -135,7 +134,8 @@ def weighted_quantiles(values: FloatArray, weights: Callable[[slice], FloatArray
     with BlockSums.over(*values.shape) as in_all_blocks:
         return summed_quantiles(
             in_all_blocks,
-            lambda rows: (values[rows], weights(rows)),
+            lambda rows: values[rows],
+            weights,
             shares,
             float(np.finfo(values.dtype).eps),
         )
@@ -143,7 +143,8 @@ def weighted_quantiles(values: FloatArray, weights: Callable[[slice], FloatArray
 
 def summed_quantiles(
     summed: Callable[[Callable[[Any], Any]], Any],
-    weighted: Callable[[Any], tuple[FloatArray, FloatArray]],
+    values: Callable[[Any], FloatArray],
+    weights: Callable[[Any], FloatArray],
     shares: Vector,
     rounding: float,
 ) -> Vector:
@@ -153,8 +154,8 @@ def summed_quantiles(
     ----------
     summed : callable
         Adds up what every block contributes; it is called three times.
-    weighted : callable
-        Gives the values of a block and their weights.
+    values, weights : callable
+        Give the values of a block and their weights, both in one shape; the first pass needs the values only.
     shares : ndarray of shape (q,)
         Increasing, strictly between 0 and 1.
     rounding : float
@@ -162,14 +163,14 @@ def summed_quantiles(
     """
     if len(shares) == 0:
         return np.empty(0)
-    low, high = summed(lambda block: Range.of(weighted(block)[0]))
+    low, high = summed(lambda block: Range.of(values(block)))
     wanted = np.concatenate([shares - MARGIN, shares + MARGIN])
     found = np.empty(0)
     for _ in range(ZOOMS):
         width = (high - low) / (GRID - 1)
         if width <= 0:
             return np.empty(0)
-        counts = summed(lambda block: _counts(*weighted(block), low, width))  # noqa: B023
+        counts = summed(lambda block: _counts(values(block), weights(block), low, width))  # noqa: B023
         heap = np.append(0.0, counts.cumsum())
         if heap[-1] == 0:
             return np.empty(0)

@@ -11,7 +11,7 @@ __all__ = ["SAME_COST", "argmin_within_rounding", "cell_width", "midpoint", "rou
 
 
 def with_bits(values: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
-    """Return numbers rounded to so many binary digits, whatever their size.
+    """Return numbers rounded to a number of significant binary digits.
 
     >>> third = np.array([1 / 3, (1 / 3) * (1 + 1e-15)])
     >>> third[0] == third[1], with_bits(third, 40)[0] == with_bits(third, 40)[1]
@@ -84,7 +84,7 @@ def argmin_within_rounding(expected: NDArray[np.float64], largest: float, axis: 
     return first
 
 
-# Cells per unit of log-odds for up to so many classes; fewer for more, so that all classes together stay as large.
+# Cells per unit of log-odds up to a number of classes; fewer for more, so that the total size is bounded.
 CELLS, CLASSES = 2**10, 16
 
 

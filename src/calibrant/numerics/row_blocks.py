@@ -28,7 +28,7 @@ __all__ = [
 
 
 class SharedContext:
-    """What all threads share: the first one in sets it up, the last one out takes it back.
+    """Context shared by all threads: the first one that enters sets it up, the last one that leaves ends it.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def row_blocks(n_rows: int, n_columns: int, itemsize: int = 8, min_rows: int = 1
 
 
 def even_blocks(n_rows: int, block_rows: int, n_threads: int = 1) -> list[slice]:
-    """Return consecutive slices of about equal length, at most so many rows each, a whole number of them a thread.
+    """Return consecutive slices of about equal length, in equal number per thread.
 
     >>> even_blocks(10, 4)
     [slice(0, 3, None), slice(3, 6, None), slice(6, 10, None)]
@@ -150,7 +150,7 @@ def n_threads_available() -> int:
     return os.cpu_count() or 1
 
 
-# What brings a BLAS of its own, besides numpy.
+# Libraries with a BLAS of their own, besides numpy.
 BRINGS_BLAS = frozenset({"scipy.linalg", "torch"})
 
 

@@ -32,8 +32,8 @@ class Blocks:
 class RowResampling:
     """A way to draw n rows with replacement.
 
-    What is drawn is a *unit*: a single row, or all rows of one group together. As many units are drawn as
-    there are. With strata, as many are drawn from each stratum as it has, so their sizes stay as they are.
+    The sampling unit is a single row, or all rows of a group. The number of draws is the number of units. With strata,
+    this holds within each stratum, so their sizes are fixed.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What is minimised, over which rows: losses, score maps, penalties, families, and sources of rows."""
+"""Objectives of fits: losses, score maps, penalties, families, and sources of rows."""
 
 from calibrant.objective.family import Family, logits
 from calibrant.objective.losses import BrierLoss, CrossEntropy, LogisticLoss, Loss, MultilabelLoss

@@ -66,7 +66,7 @@ class Curvature(ABC):
 
 
 class DenseCurvature(Curvature):
-    """The whole Fisher matrix, factorised; for cross-entropy this is Newton's method itself."""
+    """The complete Fisher matrix, factorised; for cross-entropy this is Newton's method."""
 
     @classmethod
     def of_block(

@@ -107,7 +107,7 @@ class Family:
     map : LogitMap
         Scores u, their adjoint, curvature, lower bounds and the identity.
     loss : Loss
-        What is minimised on average.
+        Loss of a row; fits minimise its mean.
     penalty : QuadraticPenalty or None
         Penalty on the mean loss that does not depend on the number of rows.
     penalty_in_rows : QuadraticPenalty or None
@@ -117,7 +117,7 @@ class Family:
     upper : float
         Upper bound of the parameter, for families of one.
     contains_identity : bool
-        Whether ``map.identity()`` leaves predictions as they are; else it is only where a fit starts.
+        Whether ``map.identity()`` is the identity map; otherwise it is only the start of a fit.
 
     Examples
     --------

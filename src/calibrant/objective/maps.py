@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["DiagonalMap", "EventMap", "FullMap", "LogitMap", "ScalarMap"]
 
 
-# Products of classes and features of so many rows stay in the cache.
+# Rows whose products of classes and features stay in the cache.
 FISHER_ROWS = 1024
 
 
@@ -78,7 +78,7 @@ class LogitMap(ABC):
         )
 
     def prepare(self, features: FloatArray) -> tuple[Any, ...]:  # noqa: ARG002
-        """Return what is worth keeping about a block of features, to be passed after them; nothing by default."""
+        """Return cached quantities of a block of features, which are passed after them; none by default."""
         return ()
 
     def lower(self) -> Vector:

@@ -27,7 +27,7 @@ CURVATURE_WORK = 2e9
 
 @dataclass(frozen=True)
 class BlockExpansion:
-    """What a set of rows adds to value and gradient; two of them add up to that of their union."""
+    """Contribution of a set of rows to value and gradient; those of two sets of rows add up."""
 
     value: float
     gradient: Vector
@@ -49,8 +49,8 @@ class Objective:
 
     .. math:: F(\theta) = \frac{1}{\sum_i w_i} \sum_i w_i\, \ell(u(\theta; x_i), y_i) + \mathrm{penalty}(\theta)
 
-    Everything is a sum over rows, which :class:`~calibrant.objective.FeatureRows` take block by block: from one array,
-    from a memory map, or from batches that are read again.
+    All terms but the penalty are sums over rows. :class:`~calibrant.objective.FeatureRows` gives these block by block: from
+    one array, a memory map, or batches that are read again.
 
     Value and gradient are computed in float64 whatever the features are, so that a fit can converge, unless
     ``exact=False`` says that the float type of the features will do. Hessian products, which need not be
@@ -202,7 +202,7 @@ class Expansion:
     gradient: Vector
     states: FloatArray | None
     hessian: Matrix | None = None
-    """That of the data loss, where a pass over the rows costs more than to compute it, or one from nearby."""
+    """Hessian of the data loss if a pass costs more than computing it, or one from a place nearby."""
 
     def with_penalty_of(self, objective: Objective) -> "Expansion":
         """Return the expansion of an objective on the same rows with another penalty, without a pass."""

@@ -30,7 +30,7 @@ class Block:
     rows : slice
         Place among the rows in memory, for per-row storage of the source.
     kept : dict
-        What was computed for these rows in earlier passes.
+        Cache of quantities from earlier passes over these rows.
     first : int
         Place of the first row among all rows of the source, in whatever batches these come.
     """
@@ -108,11 +108,11 @@ class FeatureRows(ABC):
         """
 
     def folds(self, cv: Any) -> "list[tuple[FeatureRows, FeatureRows]] | None":  # noqa: ARG002
-        """Return the rows to learn from and to judge by of every fold, where rows deal themselves out; else None."""
+        """Return training and test rows of every fold if the rows define the folds themselves, otherwise None."""
         return None
 
     def storage(self, shape: tuple[int, ...], dtype: Any) -> FloatArray | None:  # noqa: ARG002
-        """Return an array with one entry per row for what is worth keeping; None where rows are not in memory."""
+        """Return an array with one entry per row for a cache; None if the rows are not in memory."""
         return None
 
     def recycle(self, array: FloatArray | None) -> None:  # noqa: B027 (nothing to do without storage)
@@ -166,11 +166,11 @@ class ArrayRows(FeatureRows):
             self.weights,
         )
 
-    def every(self, stride: int) -> "ArrayRows":
-        rows = slice(None, None, stride)
-        weights = None if self.weights is None else self.weights[rows]
-        # In the layout of the rows: columns of a design matrix are contiguous.
-        return ArrayRows(self.features[rows].copy(order="K"), self.labels[rows], weights)
+    def every(self, stride: int, first: int = 0) -> "ArrayRows":
+        rows = slice(first, None, stride)
+        weights = None if self.weights is None else self.weights[rows].copy()
+        # Copies, so that a batch can be forgotten; in its layout, since columns of a design matrix are contiguous.
+        return ArrayRows(self.features[rows].copy(order="K"), self.labels[rows].copy(), weights)
 
     def sample(self, size: int, keys: Callable[[FloatArray], Vector]) -> "ArrayRows":
         if self.n_rows <= size:
@@ -192,7 +192,7 @@ class ArrayRows(FeatureRows):
         return ArrayRows(self.features[rows], self.labels[rows], weights)
 
     def storage(self, shape: tuple[int, ...], dtype: Any) -> FloatArray:
-        # Fresh memory costs as much as the work done in it: that of an expansion nobody needs is used again.
+        # New memory costs as much as the work in it, so that of discarded expansions is reused.
         wanted = (self.n_rows, *shape)
         for place, array in enumerate(self._spare):
             if array.shape == wanted and array.dtype == dtype:
@@ -281,11 +281,9 @@ class StreamedRows(FeatureRows):
     def every(self, stride: int) -> ArrayRows:
         taken, first = [], 0
         for batch in self._read():
-            chosen = slice(first, None, stride)
-            weights = None if batch.weights is None else batch.weights[chosen]
-            taken.append((batch.features[chosen], batch.labels[chosen], weights))
+            taken.append(batch.every(stride, first))
             first = (first - batch.n_rows) % stride
-        return _together([ArrayRows(*part) for part in taken])
+        return _together(taken)
 
     def sample(self, size: int, keys: Callable[[FloatArray], Vector]) -> ArrayRows:
         best: ArrayRows | None = None

@@ -140,7 +140,7 @@ class RowSource(ABC):
         labels : array of shape (n,)
         sample_weight : array of shape (n,), optional
         space : {"probabilities", "logits"}
-            What the scores are.
+            Space of the scores.
         classes : sequence of K labels, optional
             Labels of the columns, in their order; needed if labels are not column numbers.
         """
@@ -195,7 +195,7 @@ class ArraySource(RowSource):
 
 @dataclass(frozen=True)
 class _Facts:
-    """What a fit must know of all rows beforehand; that of two sets of rows adds up."""
+    """Statistics of all rows that a fit needs in advance; those of two sets of rows add up."""
 
     n_rows: int
     class_weights: Vector
@@ -281,7 +281,7 @@ class BatchSource(RowSource):
             SMALLEST_WEIGHT * self._largest_weight <= smallest
             and 1 / LARGEST_WEIGHT <= self._largest_weight <= LARGEST_WEIGHT
         ):
-            # What was added up are not the weights of the fit.
+            # The weights of the fit are bounded, those of the sum above are not.
             self.class_weights = self.summed(lambda data: data.class_weights)
         self.total_weight = float(self.class_weights.sum())
 

@@ -1,4 +1,4 @@
-"""How an objective is minimised; every solver returns a :class:`Solution`."""
+"""Solvers, which minimise an objective and return a :class:`Solution`."""
 
 import warnings
 from typing import Any

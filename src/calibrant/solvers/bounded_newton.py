@@ -43,7 +43,7 @@ def bounded_newton(
     expand : callable
         Gives value, gradient and Hessian.
     start : ndarray of shape (m,)
-        Where to begin, within the bounds; up to some hundred parameters, since a step costs O(m^3) a few times.
+        Feasible starting point; up to some hundred parameters, since a step costs O(m^3) a few times.
     lower : ndarray of shape (m,) or float
         Least value of every parameter; minus infinity for no bound.
     tolerance : float

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calibrant.solvers.solution import Status
+from calibrant.solvers.solution import Solution, Status
 
 __all__ = ["Minimum", "bracketed_newton"]
 
@@ -22,6 +22,19 @@ class Minimum(NamedTuple):
     decrement: float
     n_evaluations: int
     status: Status
+
+    def solution(self, identity_loss: float = np.nan) -> Solution:
+        """Return the result of a fit of one parameter."""
+        return Solution(
+            theta=np.array([self.argument]),
+            value=self.value,
+            loss=self.value,
+            identity_loss=identity_loss,
+            decrement=self.decrement,
+            n_iterations=self.n_evaluations,
+            n_evaluations=self.n_evaluations + 1,
+            status=self.status,
+        )
 
 
 def bracketed_newton(

@@ -75,8 +75,8 @@ def outcome_logistic(
 ) -> Solution:
     """Fit ``logistic_newton`` to outcomes, or to smoothed targets if asked for or if nothing else is finite.
 
-    Where the columns separate the outcomes, the likelihood grows as long as the coefficients do. Then the status says
-    so, and the coefficients are those of Platt's targets, or the start if that has the lower loss. With
+    If the columns separate the outcomes, no maximum-likelihood estimate exists. Then the status is SEPARATED, and the
+    coefficients are those of Platt's targets, or the start if that has the lower loss. With
     ``keep_start=False`` the start is never returned and its loss is NaN, and so with smoothed targets.
 
     >>> from calibrant.objective import ArrayRows
@@ -117,8 +117,8 @@ def logistic_newton(rows: FeatureRows, start: Vector, lower: Vector, *, bias: bo
         Design matrix of at most about five columns, of any size, also constant or multiples of each other; targets
         from 0 to 1 as labels.
     start : ndarray of shape (P,)
-        Where to begin, within the bounds; what comes back has no higher loss. Coefficients of constant columns, which
-        an intercept can replace, stay as they are there.
+        Feasible starting point; the result has no higher loss. Coefficients of constant columns, which an intercept can
+        replace, keep their start value.
     lower : ndarray of shape (P,)
         Lower bounds; minus infinity for none.
     bias : bool
@@ -348,7 +348,7 @@ def _descend(loss: _Loss, current: _Expansion, floor: Vector, tolerance: float) 
 def _bounded_step(at: _Expansion, floor: Vector) -> tuple[Vector, list[int]]:
     """Return the step that minimises the quadratic model above the bounds, and which bounds it ends on.
 
-    The minimiser lies inside some face of the feasible set and minimises the model on the whole plane of that
+    The minimiser lies inside some face of the feasible set and minimises the model on the plane of that
     face. So of the minimisers on all planes, those that are feasible, the lowest is the one.
     """
     if (step := _plain_step(at)) is not None and (at.theta + step >= floor).all():

@@ -2,17 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Vector
-from calibrant.objective import Objective
+from calibrant.objective import Expansion, Objective
 from calibrant.objective.curvature import Curvature
 from calibrant.solvers.solution import Solution, Status
 
-__all__ = ["TOLERANCE", "SmoothExpansion", "SmoothObjective", "guarded", "newton_cg", "newton_steps"]
+__all__ = ["TOLERANCE", "guarded", "newton_cg", "newton_steps"]
 
 Inverse = Callable[[Vector], Vector]
 
@@ -31,53 +30,14 @@ REFRESH_PRODUCTS, REFRESH_RATIO = 6, 0.1
 NEAR_BOUND = 1e-2
 
 
-class SmoothExpansion(Protocol):
-    """A smooth function at one place; :class:`~calibrant.objective.Expansion` is one."""
-
-    @property
-    def theta(self) -> Vector:
-        """The place."""
-
-    @property
-    def value(self) -> float:
-        """What is minimised."""
-
-    @property
-    def data_loss(self) -> float:
-        """The value without its penalty."""
-
-    @property
-    def gradient(self) -> Vector:
-        """The gradient of the value."""
-
-    def hessian_product(self, direction: Vector) -> Vector:
-        """Return the Hessian times a direction."""
-
-    def curvature(self) -> Any:
-        """Return an approximation of the Hessian whose ``solver(penalty)`` is a preconditioner."""
-
-    def discard(self) -> None:
-        """Hear that nobody will ask again, so that memory can be used for something else."""
-
-
-class SmoothObjective(Protocol):
-    """What is minimised; :class:`~calibrant.objective.Objective` is one."""
-
-    penalty: Any
-
-    def expand(self, theta: Vector) -> Any:
-        """Return the :class:`SmoothExpansion` at a place."""
-
-
 def newton_cg(
     objective: Objective,
     start: Vector,
     *,
-    tolerance: float = TOLERANCE,
     max_iterations: int = 100,
     curvature: Curvature | None = None,
 ) -> Solution:
-    r"""Minimise an objective to within about ``tolerance`` of its optimum; never worse than the identity.
+    r"""Minimise an objective to within about 1e-8 nats of its optimum; never worse than the identity.
 
     See :func:`newton_steps` for the steps. If they get stuck where probabilities are 0 and 1 to rounding, and curvature
     vanishes, they start again at zero, the uniform predictions. If the mean loss ends above that of the identity, the
@@ -88,7 +48,6 @@ def newton_cg(
         return newton_steps(
             objective,
             objective.expand(start),
-            tolerance=tolerance,
             max_iterations=max_iterations,
             curvature=curvature,
         )[0]
@@ -100,16 +59,17 @@ def newton_cg(
         return guarded(objective, solution)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of a value that overflows, and so is not lower
 def newton_steps(
-    objective: SmoothObjective,
-    start: Any,
+    objective: Objective,
+    start: Expansion,
     lower: Vector | None = None,
     *,
     tolerance: float = TOLERANCE,
     max_iterations: int = 100,
-    curvature: Any = None,
+    curvature: Curvature | None = None,
     confirm_runaway: bool = False,
-) -> tuple[Solution, Any, Any]:
+) -> tuple[Solution, Expansion, Curvature | None]:
     r"""Minimise an objective over :math:`\theta_j \ge l_j` to within about ``tolerance`` of its optimum.
 
     Every step solves :math:`H d = -g` by conjugate gradients with exact Hessian products until the residual is small
@@ -117,55 +77,15 @@ def newton_steps(
     two-metric projection :cite:`bertsekas1982`: parameters at or near their bound that the gradient pushes there are
     put there, those that would cross their bound stop at it, and the others are solved for again.
     It stops when the Newton decrement :math:`-g^\top d / 2`, the predicted further fall, is below ``tolerance``: a
-    test in nats that does not depend on the scale of the features. That last step is taken too if it helps.
-
-    Parameters
-    ----------
-    objective : SmoothObjective
-        What is minimised.
-    start : SmoothExpansion
-        Where to begin, within the bounds.
-    lower : ndarray of shape (P,), optional
-        Lower bound of every parameter; minus infinity for none.
-    tolerance : float
-        Wanted accuracy of the value.
-    max_iterations : int
-        Newton steps at the most.
-    curvature : object, optional
-        Preconditioner of a problem nearby, to save building one; it is replaced when it serves badly.
-    confirm_runaway : bool
-        Take one more step before parameters are said to grow without end.
-
-    Returns
-    -------
-    solution : Solution
-        Never higher than the start. The loss of the identity is left open.
-    expansion : SmoothExpansion
-        The objective where the steps ended, to go on from with another penalty.
-    curvature : object
-        The last preconditioner.
-
-    References
-    ----------
+    test in nats that does not depend on the scale of the features. That last step is taken too if it helps. See
     :cite:`nocedal2006`, chapter 7.
+
+    ``curvature`` is the preconditioner of a problem nearby, which is replaced when it serves badly. With
+    ``confirm_runaway``, one more step is taken before parameters are said to diverge.
+
+    Returns the solution, which is never higher than the start and leaves the loss of the identity open, the objective
+    where the steps ended, and the last preconditioner.
     """
-    # A step may lead to where the value overflows; it is then not lower, and the step is halved.
-    with np.errstate(over="ignore", invalid="ignore"):
-        return _newton_steps(
-            objective, start, lower, tolerance, max_iterations, curvature, confirm_runaway=confirm_runaway
-        )
-
-
-def _newton_steps(
-    objective: SmoothObjective,
-    start: Any,
-    lower: Vector | None,
-    tolerance: float,
-    max_iterations: int,
-    curvature: Any,
-    *,
-    confirm_runaway: bool,
-) -> tuple[Solution, Any, Any]:
     current = start
     bounds = np.full(len(current.theta), -np.inf) if lower is None else lower
     n_iterations, n_evaluations = 0, 1
@@ -249,7 +169,7 @@ def guarded(objective: Objective, solution: Solution) -> Solution:
 
 
 def _projected_step(
-    current: SmoothExpansion, lower: Vector, solve: Inverse, tolerance: float
+    current: Expansion, lower: Vector, solve: Inverse, tolerance: float
 ) -> tuple[Vector, int]:
     """Return an approximate Newton step that ends within the bounds, always downhill, and the products it took."""
     gradient = current.gradient
@@ -277,7 +197,7 @@ def _projected_step(
 
 
 def _conjugate_gradients(
-    current: SmoothExpansion, free: NDArray[np.bool_], step: Vector, solve: Inverse, tolerance: float
+    current: Expansion, free: NDArray[np.bool_], step: Vector, solve: Inverse, tolerance: float
 ) -> int:
     """Move the free parameters of ``step`` to about where their slopes vanish, in place; return the products."""
     n_products = 0
@@ -310,13 +230,13 @@ def _conjugate_gradients(
 
 
 def _line_search(
-    objective: SmoothObjective, current: SmoothExpansion, lower: Vector, step: Vector
-) -> tuple[Any, int]:
+    objective: Objective, current: Expansion, lower: Vector, step: Vector
+) -> tuple[Expansion | None, int]:
     """Halve the step until the value falls enough, bounds respected; None if it does not at any length."""
     length, n_tries = 1.0, 0
     while length >= SMALLEST_STEP:
         place = np.maximum(current.theta + length * step, lower)
-        candidate: SmoothExpansion = objective.expand(place)
+        candidate = objective.expand(place)
         n_tries += 1
         promise = -float(current.gradient @ (place - current.theta))
         if candidate.value <= current.value - SUFFICIENT_DECREASE * promise:

@@ -48,7 +48,7 @@ def quasi_newton(
     function : callable
         Gives value and gradient.
     start : ndarray
-        Where to begin.
+        Starting point.
     bounds : sequence of pairs, optional
         Least and largest value of every parameter, None for no bound.
     tolerance : float

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from calibrant.arrays import Matrix, Vector
 from calibrant.numerics.reductions import row_maxima
 from calibrant.numerics.row_blocks import BlockSums
+from calibrant.objective import ConvexExpansion
 from calibrant.solvers.solution import Solution, Status
 
 __all__ = ["least_squares_weights", "likeliest_weights", "likeliest_weights_of_sums"]
@@ -17,9 +18,7 @@ __all__ = ["least_squares_weights", "likeliest_weights", "likeliest_weights_of_s
 Contribution = Callable[[Matrix, Vector | None], Vector]
 
 
-def likeliest_weights(
-    likelihoods: NDArray[np.floating], row_weights: Vector | None = None, *, tolerance: float = 1e-10
-) -> Solution:
+def likeliest_weights(likelihoods: NDArray[np.floating], row_weights: Vector | None = None) -> Solution:
     r"""Return the maximum-likelihood weights of a mixture of given components, as ``theta``.
 
     .. math:: \min_{w \ge 0,\, \sum_j w_j = 1} \; -\frac{1}{\sum_i v_i} \sum_i v_i \log \sum_j w_j A_{ij}
@@ -30,13 +29,11 @@ def likeliest_weights(
         A: likelihood of each of n rows under each of m components. Zeros are allowed unless a row is all zeros.
     row_weights : ndarray of shape (n,), optional
         v, positive; 1 by default.
-    tolerance : float
-        Largest distance from the optimum, in nats; see the notes.
 
     Notes
     -----
-    Sequential quadratic programming :cite:`kim2020`: the second-order expansion is minimised over the whole
-    simplex by an active set, then the loss on the way there. Convexity bounds what is left to gain by
+    Sequential quadratic programming :cite:`kim2020`: an active-set method minimises the second-order
+    expansion over the simplex, followed by a line search. By convexity, the loss exceeds its minimum by at most
 
     .. math:: \max_j \frac{1}{\sum_i v_i} \sum_i \frac{v_i A_{ij}}{(A w)_i} - 1
 
@@ -70,7 +67,7 @@ def likeliest_weights(
         )
 
     with BlockSums.over(n_rows, n_components) as sums:
-        solution = likeliest_weights_of_sums(summed, n_components, total_weight, tolerance=tolerance)
+        solution = likeliest_weights_of_sums(summed, n_components, total_weight)
     value = solution.value - float(np.average(np.log(largest), weights=row_weights))
     return replace(solution, value=value, loss=value)
 
@@ -79,27 +76,12 @@ def likeliest_weights_of_sums(
     summed: Callable[[Contribution], Vector],
     n_components: int,
     total_weight: float,
-    *,
-    tolerance: float = 1e-10,
 ) -> Solution:
-    """Return :func:`likeliest_weights` of rows that are elsewhere.
-
-    Parameters
-    ----------
-    summed : callable
-        Adds up what a function makes of the likelihoods of some rows, (n, m), and their weights or None.
-    n_components : int
-    total_weight : float
-        Of all rows.
-    tolerance : float
-        As in :func:`likeliest_weights`.
-    """
-    return simplex_newton(_LogLoss(summed, total_weight), n_components, tolerance=tolerance)
+    """Return :func:`likeliest_weights` of rows of likelihoods, (n, m), and weights over which ``summed`` adds up."""
+    return simplex_newton(_LogLoss(summed, total_weight), n_components)
 
 
-def least_squares_weights(
-    gram: Matrix, linear: Vector, constant: float = 0.0, *, tolerance: float = 1e-12
-) -> Solution:
+def least_squares_weights(gram: Matrix, linear: Vector, constant: float = 0.0) -> Solution:
     r"""Return the least-squares weights of a mixture of given components, as ``theta``.
 
     .. math:: \min_{w \ge 0,\, \sum_j w_j = 1} \; w^\top G w - 2 b^\top w + c
@@ -116,8 +98,6 @@ def least_squares_weights(
         b.
     constant : float
         c, part of ``value`` only.
-    tolerance : float
-        Largest distance from the optimum, relative to the largest entry of G and b.
 
     Notes
     -----
@@ -134,24 +114,7 @@ def least_squares_weights(
     """
     gram, linear = np.asarray(gram, dtype=np.float64), np.asarray(linear, dtype=np.float64)
     scale = max(float(np.abs(gram).max()), float(np.abs(linear).max()))
-    return simplex_newton(
-        _SquaredError(gram, linear, constant), len(linear), scale=scale, tolerance=tolerance
-    )
-
-
-class SimplexExpansion(NamedTuple):
-    """A convex function and its derivatives at some weights."""
-
-    value: float
-    gradient: Vector
-    hessian: Matrix
-
-    def gap(self, weights: Vector) -> float:
-        """Return an upper bound on the distance of the value from the minimum.
-
-        A convex function is above its tangent, and a linear function on the simplex is smallest at a vertex.
-        """
-        return max(0.0, float(weights @ self.gradient - self.gradient.min()))
+    return simplex_newton(_SquaredError(gram, linear, constant), len(linear), scale=scale, tolerance=1e-12)
 
 
 class _SquaredError:
@@ -160,9 +123,9 @@ class _SquaredError:
         self.linear = linear
         self.constant = constant
 
-    def expand(self, weights: Vector) -> SimplexExpansion:
+    def expand(self, weights: Vector) -> ConvexExpansion:
         value = float(weights @ self.gram @ weights - 2 * self.linear @ weights) + self.constant
-        return SimplexExpansion(value, 2 * (self.gram @ weights - self.linear), 2 * self.gram)
+        return ConvexExpansion(value, 2 * (self.gram @ weights - self.linear), 2 * self.gram)
 
     def along(self, weights: Vector, step: Vector) -> tuple[float, float, float]:
         value, gradient, hessian = self.expand(weights)
@@ -173,7 +136,7 @@ class _LogLoss:
     def __init__(self, summed: Callable[[Contribution], Vector], total_weight: float) -> None:
         self.summed, self.total_weight = summed, total_weight
 
-    def expand(self, weights: Vector) -> SimplexExpansion:
+    def expand(self, weights: Vector) -> ConvexExpansion:
         size = len(weights)
 
         def block(likelihoods: Matrix, row_weights: Vector | None) -> Vector:
@@ -188,7 +151,7 @@ class _LogLoss:
                 return np.concatenate([[value], counted.sum(axis=1), (counted @ ratios.T).ravel()])
 
         total = self.summed(block) / self.total_weight
-        return SimplexExpansion(float(total[0]), -total[1 : 1 + size], total[1 + size :].reshape(size, size))
+        return ConvexExpansion(float(total[0]), -total[1 : 1 + size], total[1 + size :].reshape(size, size))
 
     def along(self, weights: Vector, step: Vector) -> tuple[float, float, float]:
         def block(likelihoods: Matrix, row_weights: Vector | None) -> Vector:
@@ -220,9 +183,9 @@ INVISIBLE = 1e-11
 
 
 class ConvexFunction(Protocol):
-    """What is minimised, for example the loss of a mixture."""
+    """A convex function on the simplex, such as the loss of a mixture."""
 
-    def expand(self, weights: Vector) -> SimplexExpansion:
+    def expand(self, weights: Vector) -> ConvexExpansion:
         """Return value, gradient and Hessian at some weights."""
         ...
 
@@ -237,23 +200,13 @@ def simplex_newton(
     """Minimise a convex function over the simplex, up to rounding.
 
     Every step minimises the second-order expansion exactly over the simplex, followed by a line search. It stops when
-    the Karush-Kuhn-Tucker conditions hold up to the tolerance. Useless weights are exactly zero; weights that the
-    function cannot distinguish are equal, to some digits.
-
-    Parameters
-    ----------
-    function : ConvexFunction
-        Finite where all weights are equal.
-    size : int
-        Number of weights, m; up to about a hundred, since a step costs O(m^4) at the worst.
-    scale : float
-        How large values are before they cancel each other, the measure of what rounding hides.
-    tolerance : float
-        Largest distance from the smallest value, as a share of the scale.
+    the Karush-Kuhn-Tucker conditions hold up to the tolerance, a share of ``scale``, the size of values before they cancel
+    each other. Useless weights are exactly zero; weights that the function cannot distinguish are equal, to some digits.
+    A step costs O(m^4) at the worst.
     """
     weights = np.full(size, 1 / size)
     current = function.expand(weights)
-    gap = current.gap(weights)
+    gap = _gap(current, weights)
     n_steps, n_evaluations, status = 0, 1, Status.CONVERGED
     while gap > tolerance * scale:
         if n_steps == MAX_STEPS:
@@ -266,7 +219,7 @@ def simplex_newton(
             status = Status.OUT_OF_PRECISION
             break
         weights, current = accepted
-        gap = current.gap(weights)
+        gap = _gap(current, weights)
         n_steps += 1
     return Solution(
         theta=weights,
@@ -280,17 +233,22 @@ def simplex_newton(
     )
 
 
+def _gap(current: ConvexExpansion, weights: Vector) -> float:
+    """Return an upper bound on the distance from the minimum: that of the tangent, which is lowest at a vertex."""
+    return max(0.0, float(weights @ current.gradient - current.gradient.min()))
+
+
 def _line_search(
-    function: ConvexFunction, current: SimplexExpansion, weights: Vector, step: Vector, scale: float
-) -> tuple[tuple[Vector, SimplexExpansion] | None, int]:
+    function: ConvexFunction, current: ConvexExpansion, weights: Vector, step: Vector, scale: float
+) -> tuple[tuple[Vector, ConvexExpansion] | None, int]:
     """Go to about the lowest point of a step, at most to its end; None if none is lower than the start."""
-    # The step sums to zero, so a constant may be taken off the slopes, and their digits count then.
+    # The step sums to zero, so a constant can be subtracted from the slopes, which saves digits.
     gain = -float((current.gradient - weights @ current.gradient) @ step)
     if gain <= INVISIBLE * scale:
         candidate = (weights + step) / (weights + step).sum()
         expansion = function.expand(candidate)
-        # Steps that gain nothing and hardly close the gap mark directions in which rounding has the say.
-        better = expansion.gap(candidate) < current.gap(weights) / 2
+        # A step that hardly reduces the gap is dominated by rounding.
+        better = _gap(expansion, candidate) < _gap(current, weights) / 2
         return ((candidate, expansion) if better else None), 1
     low, high, length = 0.0, 1.0, 1.0
     for n_tries in range(1, MAX_TRIES + 1):
@@ -309,7 +267,7 @@ def _line_search(
     return None, n_tries
 
 
-def _best_of_expansion(expansion: SimplexExpansion, start: Vector) -> Vector:
+def _best_of_expansion(expansion: ConvexExpansion, start: Vector) -> Vector:
     """Return the weights at which the quadratic expansion around ``start`` is smallest.
 
     The primal active-set method :cite:`nocedal2006`, algorithm 16.3: weights that are free move to where all

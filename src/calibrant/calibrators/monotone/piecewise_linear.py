@@ -5,10 +5,9 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
-from calibrant.arrays import Matrix, Vector
+from calibrant.arrays import FloatArray, Matrix, Vector
 from calibrant.calibrator import Traits
 from calibrant.calibrators.identity_check import (
     is_clearly_better_than_identity,
@@ -296,14 +295,14 @@ class PiecewiseLinearCalibration(EventScaling):
     def _knots(self, source: RowSource) -> Vector:
         """Return up to m - 1 knots that divide the scores into m parts of equal information."""
 
-        def weighted(block: Block) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-            x = block.features
-            return x, block.weighted(expit(x) * expit(-x))
+        def information(block: Block) -> FloatArray:
+            return block.weighted(expit(block.features) * expit(-block.features))
 
         rows = source.features(EventFeatures(lambda event: [self._tempered(event)]))
         shares = np.arange(1, self.n_segments) / self.n_segments
         with rows.passes(1) as summed:
-            return summed_quantiles(summed, weighted, shares, float(np.finfo(np.float64).eps))
+            rounding = float(np.finfo(np.float64).eps)
+            return summed_quantiles(summed, lambda block: block.features, information, shares, rounding)
 
     def _keep_identity(self) -> None:
         nothing = self.solution_.identity_loss

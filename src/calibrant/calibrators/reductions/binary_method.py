@@ -14,7 +14,6 @@ from calibrant.arrays import Vector
 from calibrant.batches import Part, Summary, learn_batch, learn_rows
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.reductions.event_scores import AgainstRest, EventScores, binary_problem
-from calibrant.calibrators.reductions.fit_source import fit_source
 from calibrant.calibrators.reductions.one_vs_rest import OneVsRest
 from calibrant.graph import Event, TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions
@@ -68,8 +67,7 @@ class BinaryMethod(Calibrator):
 
         Methods without a formula, such as isotonic regression, hold the scores of one class at a time in memory.
         """
-        fit_source(self, source, self._fit_source)
-        return self
+        return self._fit_from(source, self._fit_source)
 
     def _fit_source(self, source: RowSource) -> None:
         self._check_parameters()
@@ -77,8 +75,8 @@ class BinaryMethod(Calibrator):
         if source.n_classes == 2:
             self._fit_event_source(source)
         else:
-            self.one_vs_rest_ = OneVsRest(clone(self))
-            fit_source(self.one_vs_rest_, source, self.one_vs_rest_._fit_source, warn_of_absent=False)
+            several = OneVsRest(clone(self))
+            self.one_vs_rest_ = several._fit_from(source, several._fit_source, warn_of_absent=False)
 
     def _fit_event_source(self, source: RowSource) -> None:
         """Fit the map of one event to the scores of all rows."""

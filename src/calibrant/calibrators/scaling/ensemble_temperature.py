@@ -8,7 +8,6 @@ import numpy as np
 
 from calibrant.arrays import FloatArray, Matrix, Vector
 from calibrant.calibrator import Calibrator, Traits
-from calibrant.calibrators.reductions.fit_source import fit_source
 from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
 from calibrant.graph import TracedPredictions, Value
 from calibrant.labelled_predictions import LabelledPredictions
@@ -200,8 +199,7 @@ class EnsembleTemperatureScaling(Calibrator):
 
     def fit_rows(self, source: RowSource) -> Self:
         """Fit rows that need not be in memory; see :meth:`calibrant.TemperatureScaling.fit_rows`."""
-        fit_source(self, source, self._fit_source)
-        return self
+        return self._fit_from(source, self._fit_source)
 
     def _fit(self, data: LabelledPredictions) -> None:
         self._fit_source(ArraySource(data))

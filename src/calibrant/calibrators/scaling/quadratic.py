@@ -72,7 +72,7 @@ class QuadraticScaling(EventScaling):
     temperature_ : float
         :math:`1/\beta`; 1 if the temperature fit diverges, and without ``temperature``.
     solution_ : Solution
-        How the fit went; ``theta`` are intercept, slope and curvature.
+        Result of the solver; ``theta`` are intercept, slope and curvature.
     one_vs_rest_ : OneVsRest
         The maps of all classes, if there are more than two.
 

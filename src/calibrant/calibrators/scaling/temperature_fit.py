@@ -67,22 +67,12 @@ def fit_inverse_temperature(
         start = starts[0] if len(starts) == 1 else min(starts, key=lambda beta: mean_loss(beta)[0])
         found = bracketed_newton(mean_loss, start, bounds, tolerance=tolerance)
         identity_loss = mean_loss(1.0)[0]
-    beta, value, status = found.argument, found.value, found.status
-    if status is Status.CONVERGED:
+    if found.value > identity_loss:
+        found = found._replace(argument=1.0, value=identity_loss, status=Status.IDENTITY)
+    elif found.status is Status.CONVERGED:
         # The last digits depend on the order in which rows are added up, and would decide ties of tempered scores.
-        beta = float(with_bits(np.array(beta), DIGITS))
-    if value > identity_loss:
-        beta, value, status = 1.0, identity_loss, Status.IDENTITY
-    return Solution(
-        theta=np.array([beta]),
-        value=value,
-        loss=value,
-        identity_loss=identity_loss,
-        decrement=found.decrement,
-        n_iterations=found.n_evaluations,
-        n_evaluations=found.n_evaluations + 1,
-        status=status,
-    )
+        found = found._replace(argument=float(with_bits(np.array(found.argument), DIGITS)))
+    return found.solution(identity_loss)
 
 
 def bounded_steepness(solution: Solution) -> float:

@@ -85,7 +85,7 @@ MANY_ABOVE = 0.3
 
 
 class Places(NamedTuple):
-    """Where the scores of a block of rows are, worth keeping if the block is seen again.
+    """Places of the scores of a block of rows on the segments, a cache for further passes.
 
     ``above`` holds the flat places of scores beyond the first knot, or None if these are most of them; with many classes
     all but a few are below. ``hat_functions`` are those of the rows' means, (n, R), if there are any.
@@ -105,7 +105,7 @@ class SharedSegments:
     Attributes
     ----------
     scores : LinearSegments
-        Where the slopes of :math:`\varphi` hold.
+        Segments of :math:`\varphi`.
     rows : RowScales or None
         Knots of :math:`\tau`; None for no such function.
 
@@ -137,7 +137,7 @@ class SharedSegments:
 
     @cached_property
     def _above(self) -> tuple[Vector, Vector]:
-        """Where every segment but the first begins and ends, each (m - 1,)."""
+        """Starts and ends of all segments but the first, each (m - 1,)."""
         return self.scores.knots, np.append(self.scores.knots[1:], np.inf)
 
     @cached_property
@@ -145,7 +145,7 @@ class SharedSegments:
         return float(self.scores.knots[0]) if len(self.scores.knots) else 0.0
 
     def places(self, x: FloatArray) -> Places:
-        """Return what is worth keeping about a block of scores, (n, K)."""
+        """Return the places of a block of scores, (n, K)."""
         above: NDArray[np.int32] | None = None
         if len(self.scores.knots):
             found = np.flatnonzero(x.ravel() > x.dtype.type(self._first_knot))
@@ -154,7 +154,7 @@ class SharedSegments:
 
     def values(self, slopes: FloatArray, x: FloatArray, places: Places | None = None) -> FloatArray:
         """Return the map of every score, (n, K); a new array."""
-        x = np.ascontiguousarray(x)  # else what is written through a flat view would be lost
+        x = np.ascontiguousarray(x)  # otherwise writes through a flat view would be lost
         places = places or self.places(x)
         kind, size = x.dtype.type, self.scores.n_segments
         values: FloatArray = x - kind(self._first_knot)

@@ -25,9 +25,9 @@ from calibrant.objective.curvature import (
 __all__ = ["ClassTerms", "StructuredCurvature", "StructuredMap", "structured_penalty"]
 
 ClassTerms = Literal["vector", "matrix"] | None
-"""What every class has of its own: a weight and an intercept, weights for all scores and an intercept, or nothing."""
+"""Parameters per class: a weight and an intercept, weights of all scores and an intercept, or none."""
 
-# Up to this many parameters the Hessian is formed and factorised as a whole.
+# Up to this many parameters the complete Hessian is formed and factorised.
 WHOLE_PARAMETERS = 600
 
 # Rows of a part of a block; with fewer, the start of each operation would count.
@@ -38,19 +38,12 @@ FEWEST_ROWS = 1024
 class StructuredCurvature:
     """Sums over rows that approximate the Hessian of the cross-entropy; those of two sets of rows add up.
 
-    The Hessian itself where parameters are few. Else that of the shared ones, next to a cheaper picture of the class
-    terms as if the two knew nothing of each other: the strong penalty of many classes makes that nearly true.
-
-    Attributes
-    ----------
-    dense : ndarray of shape (Q, Q)
-        Of all parameters, or of the shared ones.
-    rest : Curvature or None
-        Of the others.
+    The Hessian itself if parameters are few. Otherwise a block-diagonal approximation: the Hessian of the shared parameters,
+    and a cheaper approximation for class terms. With the strong penalty of many classes the blocks are nearly independent.
     """
 
-    dense: FloatArray
-    rest: Curvature | None
+    dense: FloatArray  # of all parameters, or of the shared ones
+    rest: Curvature | None  # of the others
 
     @classmethod
     def of_block(
@@ -128,8 +121,8 @@ class StructuredMap(LogitMap):
 
     Notes
     -----
-    What ``segments`` says about the places of a block of features can be kept and handed to :meth:`forward` and
-    :meth:`adjoint`, which saves most of the work for the shared map.
+    :meth:`forward` and :meth:`adjoint` take the cached places of a block of features on the segments, which saves most of the
+    work for the shared map.
 
     Examples
     --------
@@ -271,7 +264,7 @@ class StructuredMap(LogitMap):
         return centred.reshape(size, -1) @ of_slopes.reshape(size, -1).T, centred
 
 
-# What a slope of rows costs, as a multiple of one of a segment; chosen on the odd-numbered sets of
+# Penalty of a row slope as a multiple of that of a segment slope; chosen on the odd-numbered sets of
 # benchmarks/structured_and_auto.py.
 ROW_SLOPE_PENALTY = 4.0
 
@@ -282,7 +275,7 @@ def structured_penalty(
     """Return the penalty of structured scaling on the sum of losses, around temperature scaling.
 
     A slope costs ``slope_penalty``, each of K weights v and of K intercepts K times the ``strength``, each of K (K - 1)
-    weights M so many times the strength; differences of neighbouring slopes cost ``difference_penalty``.
+    weights M K (K - 1) times the strength; differences of neighbouring slopes cost ``difference_penalty``.
     """
     n_classes = logit_map.n_classes
     own = np.empty(0)

@@ -12,11 +12,12 @@ from calibrant.calibrators.scaling.temperature_fit import (
     scrambled_key,
 )
 from calibrant.calibrators.structured.shared_segments import RowScales, SharedSegments, mean_features
-from calibrant.calibrators.structured.structured_map import StructuredCurvature, StructuredMap
+from calibrant.calibrators.structured.structured_map import StructuredMap
 from calibrant.graph import TracedPredictions, Value
 from calibrant.numerics.linear_segments import LinearSegments, summed_quantiles
 from calibrant.numerics.reductions import row_maxima
 from calibrant.objective import Block, Expansion, Family, FeatureRows, RowSource, logits
+from calibrant.objective.curvature import Curvature
 from calibrant.objective.family import Features
 from calibrant.solvers import Solution, newton_steps
 
@@ -79,18 +80,10 @@ ROUGH = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class NearbyPath:
-    """A regularisation path of overlapping rows, such as those of another fold, at which another path starts.
+    """A regularisation path of overlapping rows, such as those of another fold, at which another path starts."""
 
-    Attributes
-    ----------
-    thetas : dict
-        Parameters by regularisation strength.
-    curvature : StructuredCurvature or None
-        Preconditioner.
-    """
-
-    thetas: dict[float, Vector]
-    curvature: StructuredCurvature | None
+    thetas: dict[float, Vector]  # by regularisation strength
+    curvature: Curvature | None
 
     def start(self, strength: float, last: tuple[float, Vector] | None, size: int) -> Vector | None:
         """Return a start: the nearby parameters, moved as the last strength of this path is from the nearby one."""
@@ -105,36 +98,19 @@ class StructuredRows:
     """Features of the calibration set, at its best temperature and mixed with the uniform distribution, and fits to them.
 
     Fits share temperature, features and knots, and have warm starts.
-
-    Attributes
-    ----------
-    inverse_temperature : float
-        The best one; 1 if it diverges because all rows are correct.
-    uniform_share : float
-        Weight of the uniform distribution.
-    identity_loss : float
-        Mean log-loss of the uncalibrated predictions.
-    rows : FeatureRows
-        See :func:`~calibrant.calibrators.structured.structured_rows.mixed_scores`; weights average at least one.
-    segments : SharedSegments or None
-        Knots of the shared map.
-    nearby : NearbyPath or None
-        Where fits start.
-    least_tolerance : float
-        Fits are not more exact than this.
     """
 
-    inverse_temperature: float
+    inverse_temperature: float  # 1 if it diverges because all rows are correct
     uniform_share: float
     identity_loss: float
-    rows: FeatureRows
+    rows: FeatureRows  # with weights that average at least one
     segments: SharedSegments | None = None
     nearby: NearbyPath | None = None
     least_tolerance: float = 0.0
     _last: Expansion | None = None
     _last_strength: float = np.nan
     _thetas: dict[float, Vector] = field(default_factory=dict)
-    _curvature: StructuredCurvature | None = None
+    _curvature: Curvature | None = None
 
     @classmethod
     def of(
@@ -152,7 +128,8 @@ class StructuredRows:
             found.segments = found._shared_segments(n_segments, row_knots)
         if found.n_entries < MANY_ENTRIES:
             # Hessian products in float32 lose nearly flat directions.
-            found.rows = source.features(lambda given: features(given).astype(np.float64, copy=False))
+            # Of few classes they come column by column, which every pass would copy.
+            found.rows = found.rows.mapped(features=lambda x: np.ascontiguousarray(x, np.float64))
         return found
 
     @property
@@ -162,17 +139,24 @@ class StructuredRows:
 
     @property
     def path(self) -> NearbyPath:
-        """What was fitted, as the start of another path."""
+        """The fitted path, as the start of another one."""
         return NearbyPath(self._thetas, self._curvature)
 
     def _shared_segments(self, n_segments: int, row_knots: int) -> SharedSegments:
         """Return up to ``n_segments`` segments of equal information, and knots among the means of the rows."""
         rows, size = self.rows, KNOT_ENTRIES // self.rows.n_columns
         sample = rows if rows.n_rows <= size else rows.sample(size, scrambled_key)
-        scores = LinearSegments(_quantiles(sample, np.arange(1, n_segments) / n_segments, _information))
+        shares = np.arange(1, n_segments) / n_segments
+        scores = LinearSegments(_quantiles(sample, shares, lambda block: block.features, _information))
         of_rows = None
         if row_knots:
-            knots = _quantiles(rows, (np.arange(row_knots) + 0.5) / row_knots, _means)
+            shares = (np.arange(row_knots) + 0.5) / row_knots
+            knots = _quantiles(
+                rows,
+                shares,
+                lambda block: mean_features(block.features),
+                lambda block: block.weighted(np.ones(len(block.labels))),
+            )
             of_rows = RowScales(knots) if len(knots) > 1 else None
         return SharedSegments(scores, of_rows)
 
@@ -252,22 +236,19 @@ class StructuredRows:
 
 
 def _quantiles(
-    rows: FeatureRows, shares: Vector, weighted: Callable[[Block], tuple[FloatArray, FloatArray]]
+    rows: FeatureRows,
+    shares: Vector,
+    values: Callable[[Block], FloatArray],
+    weights: Callable[[Block], FloatArray],
 ) -> Vector:
     with rows.passes(rows.n_columns) as summed:
-        return summed_quantiles(summed, weighted, shares, float(np.finfo(rows.dtype).eps))
+        return summed_quantiles(summed, values, weights, shares, float(np.finfo(rows.dtype).eps))
 
 
-def _information(block: Block) -> tuple[FloatArray, FloatArray]:
-    """Return all features, weighted by q (1 - q), their variance, times the weight of the row."""
+def _information(block: Block) -> FloatArray:
+    """Return q (1 - q), the variance of every feature, times the weight of the row."""
     features = block.features.astype(np.float64)
-    return block.features, block.weighted(np.exp(features) * -np.expm1(features))
-
-
-def _means(block: Block) -> tuple[FloatArray, FloatArray]:
-    """Return the mean feature of every row, and its weight."""
-    means = mean_features(block.features)
-    return means, block.weighted(np.ones(len(means)))
+    return block.weighted(np.exp(features) * -np.expm1(features))
 
 
 def _bounds(rows: FeatureRows) -> tuple[float, float]:

@@ -96,7 +96,7 @@ class StructuredScaling(ParametricCalibrator):
     intercept_ : ndarray of shape (K,) or None
         b.
     solution_ : Solution
-        How the fit went; its ``theta`` are the parameters of :meth:`logit_map`.
+        Result of the solver; its ``theta`` are the parameters of :meth:`logit_map`.
 
     Notes
     -----
