@@ -77,11 +77,12 @@ def edges_of_sizes(distances: Matrix, weights: Vector, sizes: Sequence[float]) -
 def _edges_among_equals(distances: Matrix, weights: Vector, sizes: Sequence[float]) -> list[Vector]:
     """Return the same if all points weigh the same, so that nothing need be sorted."""
     ranks = [points_to_reach(weights, size * (1 - ROUNDING)) for size in sizes]
-    edges = {}
+    nearest, edges = distances.copy(), {}
     # The largest first: every further partition works on the part that the one before has put in front.
     for rank in sorted(set(ranks), reverse=True):
-        distances = np.partition(distances, rank - 1, axis=1)[:, :rank]
-        edges[rank] = distances[:, -1].copy()
+        nearest.partition(rank - 1, axis=1)
+        nearest = nearest[:, :rank]
+        edges[rank] = nearest[:, -1].copy()
     return [edges[rank] for rank in ranks]
 
 
@@ -426,7 +427,7 @@ class NearestNeighbourCalibration(Neighbourhood):
     *Cost.* With u distinct calibration rows, distances of m rows cost O(m u K) in matrix products, and the search for the
     k-th neighbour O(m u) for all k together. A selection by F folds costs one such pass over all rows, and two additional
     products per k. For few Euclidean neighbours among many rows of up to six classes, a tree finds them in about
-    O(log u + k) per row. Temporaries are a few blocks of about a million distances, or of four rows of them.
+    O(log u + k) per row. Temporaries are a few blocks of about 260,000 distances, or of four rows of them.
 
     Examples
     --------
