@@ -6,6 +6,7 @@ import numpy as np
 
 from calibrant.arrays import Matrix, Vector
 from calibrant.numerics.row_blocks import ENTRIES_PER_THREAD
+from calibrant.numerics.softmax_fisher import SoftmaxFisher
 from calibrant.objective import ArrayRows, FeatureRows, QuadraticPenalty
 from calibrant.objective.curvature import RIDGE, Solver, dense_solver
 
@@ -18,9 +19,6 @@ TOLERANCE = 1e-6
 SUFFICIENT_DECREASE, SMALLEST_STEP = 0.1, 2.0**-30
 # A Hessian costs about as much as K^2 / 32 products with it; an old one serves as preconditioner for so many.
 PRODUCTS_PER_HESSIAN = 1 / 32
-
-# Rows of a product of pairs of classes and pairs of features, so that both stay in the cache.
-PAIR_ROWS = 512
 
 # Probabilities stay above exp of this number: products of smaller ones are no normal numbers, and slow.
 LOWEST_SCORE = -150.0
@@ -39,9 +37,7 @@ class Place:
 class DenseFits:
     r"""Fits of softmax(W x + b) to the same rows with several penalties.
 
-    The Hessian of the log-loss has a block :math:`-\sum_i w_i p_{ik} p_{il}\, x_i x_i^\top` for every pair of classes; the
-    blocks of a class sum to zero. One matrix product computes them, of K(K-1)/2 products of probabilities and (K+1)(K+2)/2
-    products of features. Arrays are stored by columns, (K, n), so that sums over classes are fast.
+    Arrays are stored by columns, (K, n), so that sums over classes are fast.
     """
 
     @staticmethod
@@ -57,13 +53,7 @@ class DenseFits:
         self.shares = np.full(rows.n_rows, 1.0) if rows.weights is None else rows.weights
         self.shares = self.shares / rows.total_weight
         self.own = rows.labels * rows.n_rows + np.arange(rows.n_rows)
-        self._pairs = np.triu_indices(n_classes, 1), np.triu_indices(n_classes + 1)
-        self._place_of_pair = np.empty((n_classes + 1, n_classes + 1), dtype=np.intp)
-        left, right = self._pairs[1]
-        self._place_of_pair[left, right] = self._place_of_pair[right, left] = np.arange(len(left))
-        # Memory that is used again: fresh memory would take longer than the products.
-        size = min(PAIR_ROWS, rows.n_rows)
-        self._products = [np.empty((2, len(first), size)) for first, _ in self._pairs]
+        self._fisher = SoftmaxFisher(n_classes, n_classes + 1, rows.n_rows, np.float64)
         self._hessian: Matrix | None = None
         self._hessian_at: Place | None = None
         self._n_products = 0
@@ -138,32 +128,7 @@ class DenseFits:
         return dense_solver(matrix, RIDGE * (float(np.trace(self._hessian)) / len(matrix) + 1e-300))
 
     def _hessian_of(self, at: Place) -> Matrix:
-        p, weighted = at.probabilities, at.probabilities * self.shares
-        n_classes, n_rows = p.shape
-        sums = np.zeros([len(first) for first, _ in self._pairs])
-        for start in range(0, n_rows, PAIR_ROWS):
-            rows = slice(start, start + PAIR_ROWS)
-            x = self.features[:, rows]
-            of_classes = self._pair_products(0, p[:, rows], weighted[:, rows])
-            sums -= of_classes @ self._pair_products(1, x, x).T
-        first, second = self._pairs[0]
-        blocks = np.zeros((n_classes, n_classes, len(self._pairs[1][0])))
-        blocks[first, second] = blocks[second, first] = sums
-        each = np.arange(n_classes)
-        blocks[each, each] = -blocks.sum(axis=1)
-        hessian = blocks[:, :, self._place_of_pair].transpose(0, 2, 1, 3)
-        return hessian.reshape(self.features.shape[0] * n_classes, -1)
-
-    def _pair_products(self, kind: int, left: Matrix, right: Matrix) -> Matrix:
-        """Return the products of rows of two matrices for all pairs of classes, or of features."""
-        product, other = self._products[kind]
-        if left.shape[1] < product.shape[1]:
-            product, other = np.empty((2, len(product), left.shape[1]))
-        first, second = self._pairs[kind]
-        left.take(first, axis=0, out=product, mode="clip")
-        right.take(second, axis=0, out=other, mode="clip")
-        product *= other
-        return product
+        return self._fisher(at.probabilities, at.probabilities * self.shares, self.features)
 
     def _step(self, at: Place, gradient: Vector, penalty: QuadraticPenalty, solve: Solver) -> Vector:
         """Return the Newton step: at once with the Hessian of this place, else by conjugate gradients."""
