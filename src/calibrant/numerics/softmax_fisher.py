@@ -63,13 +63,15 @@ class SoftmaxFisher:
         blocks[first, second] = blocks[second, first] = sums
         each = np.arange(n_classes)
         blocks[each, each] = -blocks.sum(axis=1)
-        fisher: FloatArray = blocks[:, :, self._place].transpose(0, 2, 1, 3)
-        return fisher.reshape(n_classes * n_features, -1)
+        by_class_and_feature = blocks[:, :, self._place].transpose(0, 2, 1, 3)
+        fisher: FloatArray = by_class_and_feature.reshape(n_classes * n_features, -1)
+        return fisher
 
 
 def _products(left: FloatArray, right: FloatArray, pairs: tuple[Any, ...], room: FloatArray) -> FloatArray:
     """Return the products of rows of two matrices, one for every pair of row numbers."""
     left.take(pairs[0], axis=0, out=room[0], mode="clip")
     right.take(pairs[1], axis=0, out=room[1], mode="clip")
-    room[0] *= room[1]
-    return room[0]
+    products: FloatArray = room[0]
+    products *= room[1]
+    return products

@@ -161,8 +161,8 @@ def test_rows_whose_sums_are_rounded_keep_the_order_of_the_formula():
 
 
 def test_blocks_hold_about_a_million_distances():
-    assert rows_in_a_block(1) == 2**18
-    assert rows_in_a_block(5000) == 52
+    assert rows_in_a_block(1) == 2**20
+    assert rows_in_a_block(5000) == 209
     assert rows_in_a_block(10**9) == 4
 
 

@@ -427,7 +427,7 @@ class NearestNeighbourCalibration(Neighbourhood):
     *Cost.* With u distinct calibration rows, distances of m rows cost O(m u K) in matrix products, and the search for the
     k-th neighbour O(m u) for all k together. A selection by F folds costs one such pass over all rows, and two additional
     products per k. For few Euclidean neighbours among many rows of up to six classes, a tree finds them in about
-    O(log u + k) per row. Temporaries are a few blocks of about 260,000 distances, or of four rows of them.
+    O(log u + k) per row. Temporaries are a few blocks of about a million distances, or of four rows of them.
 
     Examples
     --------

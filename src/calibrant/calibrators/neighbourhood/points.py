@@ -158,8 +158,8 @@ def traced_crop(scores: Value, crop: Crop, epsilon: float) -> Value:
 # A squared distance from a matrix product has an error of a few units in the last place of the squared norms.
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
-# Entries of a block of distances: large enough for fast matrix products, small enough for a few to stay in the cache.
-BLOCK_ENTRIES = 2**18
+# Entries of a block of distances: large enough for fast matrix products, small enough to hold a few of them.
+BLOCK_ENTRIES = 2**20
 
 # With fewer rows, reading all points would dominate the work.
 FEWEST_ROWS = 4
@@ -169,7 +169,7 @@ def rows_in_a_block(n_points: int) -> int:
     """Return the number of rows per block of distances to ``n_points`` points.
 
     >>> rows_in_a_block(4096), rows_in_a_block(10**7)
-    (64, 4)
+    (256, 4)
     """
     return max(FEWEST_ROWS, BLOCK_ENTRIES // max(1, n_points))
 

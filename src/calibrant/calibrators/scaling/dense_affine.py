@@ -128,7 +128,8 @@ class DenseFits:
         return dense_solver(matrix, RIDGE * (float(np.trace(self._hessian)) / len(matrix) + 1e-300))
 
     def _hessian_of(self, at: Place) -> Matrix:
-        return self._fisher(at.probabilities, at.probabilities * self.shares, self.features)
+        weighted = at.probabilities * self.shares
+        return self._fisher(at.probabilities, weighted, self.features).astype(np.float64, copy=False)
 
     def _step(self, at: Place, gradient: Vector, penalty: QuadraticPenalty, solve: Solver) -> Vector:
         """Return the Newton step: at once with the Hessian of this place, else by conjugate gradients."""
