@@ -7,6 +7,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 from calibrant.arrays import FloatArray, Vector
 from calibrant.numerics.reductions import column_sums, row_sums
@@ -177,15 +178,14 @@ def dense_solver(matrix: NDArray[np.float64], ridge: float | None = None) -> Sol
     """
     if len(matrix) == 0:
         return lambda residual: residual
-    diagonal = np.diag_indices_from(matrix)
-    least = RIDGE * (float(np.abs(matrix[diagonal]).mean()) + 1e-300)
+    diagonal = np.einsum("ii->i", matrix)  # a view
+    least = RIDGE * (float(np.abs(diagonal).mean()) + 1e-300)
     ridge = least if ridge is None else ridge
     while True:
-        matrix[diagonal] += ridge
-        try:
-            factor = cho_factor(matrix, check_finite=False)
-        except np.linalg.LinAlgError:
-            # Rounding made a flat direction negative: lift all of them until it is not.
-            ridge = max(100 * ridge, least)
-            continue
-        return lambda residual: cho_solve(factor, residual, check_finite=False)
+        diagonal += ridge
+        # LAPACK itself: for a dozen parameters, the checks of scipy.linalg take several times as long.
+        factor, failed_at = dpotrf(matrix.T, clean=False)
+        if failed_at == 0:
+            return lambda residual: dpotrs(factor, residual)[0]
+        # Rounding made a flat direction negative: lift all of them until it is not.
+        ridge = max(100 * ridge, least)

@@ -10,6 +10,7 @@ from calibrant.graph import Value
 from calibrant.graph.trace import Trace
 from calibrant.numerics.reductions import column_sums, row_maxima, row_sums
 from calibrant.numerics.row_blocks import BLOCK_BYTES
+from calibrant.numerics.softmax_fisher import SoftmaxFisher
 from calibrant.objective.losses import LogisticLoss, Loss
 from calibrant.space import Space
 
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
     from calibrant.objective.rows import Block
 
 __all__ = ["DiagonalMap", "EventMap", "FullMap", "LogitMap", "ScalarMap"]
-
-
-# Rows whose products of classes and features stay in the cache.
-FISHER_ROWS = 1024
 
 
 class LogitMap(ABC):
@@ -333,23 +330,9 @@ class FullMap(LogitMap):
 
     def fisher(self, probabilities: FloatArray, weighted: FloatArray, features: FloatArray) -> FloatArray:
         features = self._with_ones(features)
-        scaled, n_features = features, features.shape[1]
-        if weighted is not probabilities:
-            # With the root of the weight in both factors, the product is one of a matrix with itself: half the work.
-            roots = np.sqrt(row_sums(weighted))[:, np.newaxis]
-            probabilities, scaled = probabilities * roots, features * roots
-        fisher: FloatArray = np.zeros((self.n_parameters, self.n_parameters), features.dtype)
-        own = np.zeros((self.n_parameters, n_features), features.dtype)
-        for start in range(0, len(features), FISHER_ROWS):
-            rows = slice(start, start + FISHER_ROWS)
-            products = probabilities[rows, :, np.newaxis] * features[rows, np.newaxis]
-            products = products.reshape(-1, self.n_parameters)
-            fisher -= products.T @ products
-            own += products.T @ scaled[rows]
-        blocks = fisher.reshape(self.n_classes, n_features, self.n_classes, n_features)
-        each = np.arange(self.n_classes)
-        blocks[each, :, each, :] += own.reshape(self.n_classes, n_features, n_features)
-        return fisher
+        n_rows, n_features = features.shape
+        fisher = SoftmaxFisher(self.n_classes, n_features, n_rows, features.dtype)
+        return fisher(probabilities.T, weighted.T, features.T)
 
     def information(self, probabilities: FloatArray, weights: Vector, features: FloatArray) -> Matrix:
         whole = super().information(probabilities, weights, features)

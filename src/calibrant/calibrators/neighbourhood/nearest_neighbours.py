@@ -77,11 +77,12 @@ def edges_of_sizes(distances: Matrix, weights: Vector, sizes: Sequence[float]) -
 def _edges_among_equals(distances: Matrix, weights: Vector, sizes: Sequence[float]) -> list[Vector]:
     """Return the same if all points weigh the same, so that nothing need be sorted."""
     ranks = [points_to_reach(weights, size * (1 - ROUNDING)) for size in sizes]
-    edges = {}
+    nearest, edges = distances.copy(), {}
     # The largest first: every further partition works on the part that the one before has put in front.
     for rank in sorted(set(ranks), reverse=True):
-        distances = np.partition(distances, rank - 1, axis=1)[:, :rank]
-        edges[rank] = distances[:, -1].copy()
+        nearest.partition(rank - 1, axis=1)
+        nearest = nearest[:, :rank]
+        edges[rank] = nearest[:, -1].copy()
     return [edges[rank] for rank in ranks]
 
 
