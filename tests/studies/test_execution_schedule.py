@@ -107,7 +107,7 @@ def test_the_first_fold_comes_first_and_in_it_the_smallest_and_the_largest_set()
     units.append(SimpleNamespace(key="trial", labels={"trial": "one", "seed": 3}, work=None))
     order = [task.key for task in Schedule(units, nothing_is_there, sizes.get).tasks()]
     assert order == ["a0", "d0", "b0", "e0", "made0", "trial", "a1", "d1", "b1", "e1", "made1"]
-    unknown = Schedule(units, nothing_is_there, lambda name: None)
+    unknown = Schedule(units, nothing_is_there, {}.get)
     assert next(unknown.tasks()).key == "b0"
 
 
