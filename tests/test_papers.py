@@ -61,6 +61,8 @@ def test_closeness_counts_numbers_that_agree_to_the_printed_digits(listed, tmp_p
         writer.writerows(
             [["a", 1.004, "1.00"], ["b", 2.010, "2.00"], ["c", 3.3, "3.00"], ["average rank", 9, "1.00"]]
         )
+    assert listed.closeness(path, "b") == ("0 of 1 numbers to the digit; within 0.01 for all")
+    assert listed.closeness(path, "d") == ""
     assert (
         listed.closeness(path)
         == "1 of 3 numbers to the digit; within 0.01 for half of them and within 0.3 for all"
@@ -74,6 +76,7 @@ def test_closeness_counts_numbers_that_agree_to_the_printed_digits(listed, tmp_p
         "metric:nothing",
         "api:calibrant.nothing",
         "table:kull2019-uci/nothing",
+        "column:kull2019-networks/table-13/nothing",
         "other:thing",
     ],
 )

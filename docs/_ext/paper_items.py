@@ -64,6 +64,11 @@ class Reference:
             return _has(self.name)
         if self.kind == "table":
             return self.in_recipe("tables") and self.csv_file() is not None
+        if self.kind == "column":
+            path = self.csv_file()
+            return (
+                self.in_recipe("tables") and path is not None and bool(self.closeness())
+            )
         if self.kind == "picture":
             return self.in_recipe("pictures") and bool(self.pictures())
         if self.kind == "image":
@@ -79,8 +84,19 @@ class Reference:
     @property
     def place(self) -> tuple[str, str, str]:
         """Folder of the study, folder of the results in it, and name."""
-        study, *forms, name = self.name.split("/")
+        parts = self.name.split("/")
+        study, *forms, name = parts[:-1] if self.kind == "column" else parts
         return study, "/".join(["results", *forms[:1]]), name
+
+    @property
+    def column(self) -> str:
+        """Column of the table, empty for all."""
+        return self.name.rpartition("/")[2] if self.kind == "column" else ""
+
+    def closeness(self) -> str:
+        """Return how close a table, or a column of it, comes to the paper; empty if it has no numbers of the paper."""
+        path = self.csv_file()
+        return "" if path is None else closeness(path, self.column)
 
     def in_recipe(self, kind: str) -> bool:
         """Return whether a recipe of the study has this table or picture."""
@@ -125,12 +141,11 @@ class Item:
     def closeness(self) -> str:
         """Return how close it comes, in words."""
         if self.result == "computed":
-            found = {
-                each.place[-1]: closeness(path)
+            known = {
+                each.column or each.place[-1]: words
                 for each in self.here
-                if (path := each.csv_file())
+                if each.kind in ("table", "column") and (words := each.closeness())
             }
-            known = {name: words for name, words in found.items() if words}
             one = len(known) == 1
             text = "; ".join(
                 words if one else f"{name}: {words}" for name, words in known.items()
@@ -174,10 +189,10 @@ def _has(name: str) -> bool:
     return False
 
 
-def closeness(path: Path) -> str:
-    """Return how many numbers of a table agree with the paper to its digits, and the median difference of the others."""
+def closeness(path: Path, column: str = "") -> str:
+    """Return how many numbers agree with the paper to its digits, and the median and the largest difference."""
     differences, digits = [], 0
-    for ours, paper in _pairs(path):
+    for ours, paper in _pairs(path, column):
         differences.append(abs(float(ours) - float(paper)))
         digits = max(digits, len(paper.partition(".")[2]))
     if not differences:
@@ -185,19 +200,21 @@ def closeness(path: Path) -> str:
     exact = sum(difference <= 0.5000001 * 10.0**-digits for difference in differences)
     if exact == len(differences):
         return f"to the digit, all {exact} numbers"
-    middle = sorted(differences)[len(differences) // 2]
-    return (
-        f"{exact} of {len(differences)} numbers to the digit; within {middle:.2g} for half of them and "
-        f"within {max(differences):.2g} for all"
+    middle, largest = (
+        f"{sorted(differences)[k]:.2g}" for k in (len(differences) // 2, -1)
     )
+    half = "" if middle == largest else f"within {middle} for half of them and "
+    return f"{exact} of {len(differences)} numbers to the digit; {half}within {largest} for all"
 
 
-def _pairs(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield our number and the paper's, for the rows but not for average ranks of the footer."""
+def _pairs(path: Path, column: str) -> Iterator[tuple[str, str]]:
+    """Yield our number and the paper's, of one column or all, for the rows but not for average ranks of the footer."""
     with path.open(encoding="utf-8", newline="") as stream:
         for row in csv.DictReader(stream):
             ours, paper = row["ours"], row["paper"]
             if "average rank" in row.values() or not ours or not paper:
+                continue
+            if column and column not in row.values():
                 continue
             if math.isfinite(float(ours)) and math.isfinite(float(paper)):
                 yield ours, paper

@@ -1,6 +1,6 @@
 """Active calibration: choose the rows to label by the posterior uncertainty of a Gaussian process calibrator.
 
-:class:`ActiveCalibration` asks for the labels of a few rows at a time, and stops when the expected loss by uncertainty is small.
+:class:`ActiveCalibration` asks for the labels of a few rows at a time, and stops when the expected excess log-loss is small.
 :func:`select_rows` and :func:`excess_log_loss` are its parts.
 """
 
@@ -33,16 +33,16 @@ Rule = Literal["excess-loss", "information", "entropy", "random"]
 
 
 def excess_log_loss(calibrator: GaussianProcessCalibration, X: Any) -> NDArray[np.float64]:
-    r"""Return the expected excess log-loss of every row by the uncertainty of the calibrator, (n,), in nats.
+    r"""Return the expected excess log-loss per row due to the posterior uncertainty of the calibrator, (n,), in nats.
 
-    The expected divergence of the true probabilities from the calibrated ones,
+    This is the expected divergence of the true probabilities from the calibrated ones,
 
     .. math:: E \, \mathrm{KL}\bigl(\mathrm{softmax}(g_i) \,\|\, \hat q_i\bigr),
 
-    is a mean over 32 draws of the latent function g from its posterior, the same for all rows.
+    as a mean over 32 draws of the latent function g from its posterior, the same for all rows.
 
-    Its mean over rows like those to be predicted is what the log-loss would fall if all labels were known. This assumes that
-    the true map is a draw from the prior, with the fitted kernel.
+    The mean over a sample of the rows to be predicted is the expected decrease of their log-loss if all labels were known. This
+    assumes that the true map is a draw from the prior, with the fitted kernel.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def select_rows(
     n_candidates: int = 1000,
     random_state: int | np.random.Generator | None = 0,
 ) -> IntArray:
-    r"""Return the indices of the rows whose labels to ask for, (n_rows,), best first.
+    r"""Query strategies: return the indices of the next rows to label, (n_rows,), best first.
 
     Parameters
     ----------
@@ -89,16 +89,16 @@ def select_rows(
     X : array, frame or Predictions
         The pool: predictions for unlabelled rows, a sample of those to be predicted later.
     n_rows : int
-        How many labels to ask for.
+        Number of rows to select.
     rule : {"excess-loss", "information", "entropy", "random"}, default="excess-loss"
         ``"excess-loss"`` takes rows one after the other, each where its label is expected to lower the mean of
         :func:`excess_log_loss` over the pool most. ``"information"`` takes the row whose label has the largest mutual
         information with the latent function, to second order. ``"entropy"`` takes the rows with the largest entropy of the
-        calibrated probabilities, the usual query strategy for training. ``"random"`` takes any.
+        calibrated probabilities, the usual query strategy for training. ``"random"`` takes random rows.
     available : array of indices or booleans, optional
         Rows that may be chosen; the default is all. The mean is always over the complete pool.
     n_candidates : int, default=1000
-        Of more available rows, a random sample of this size is compared.
+        If more rows are available, a random sample of this size is compared.
     random_state : int, Generator or None, default=0
         Source of the candidates.
 
@@ -322,7 +322,7 @@ class ActiveCalibration:
         Parameters
         ----------
         n_rows : int, optional
-            How many; the default is ``n_first`` or ``n_per_round``.
+            Number of rows; the default is ``n_first`` or ``n_per_round``.
         """
         left = np.setdiff1d(np.arange(self.pool.n_rows), self.rows_)
         if n_rows is None:
@@ -344,7 +344,7 @@ class ActiveCalibration:
         )
 
     def tell(self, rows: Any, labels: Any) -> Round:
-        """Take the labels of some rows, fit again, and return the state.
+        """Add labels of some rows, refit, and return the state.
 
         Parameters
         ----------

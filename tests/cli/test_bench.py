@@ -105,6 +105,20 @@ def test_what_is_there_is_not_run_again(run, study):
     assert "12 units, of which 4 run now" in run("bench run animals --retry-failed").stdout
 
 
+def test_another_store_continues_from_exported_units(run, study):
+    run("bench run animals --form small")
+    assert run("bench export animals units.csv.xz").stdout == "Wrote units.csv.xz (4 units of 12).\n"
+    Path("animals.sqlite").unlink()
+    assert run("bench import animals units.csv.xz").stdout == "Added 4 units to animals.sqlite.\n"
+    assert "4 units, of which 0 run now" in run("bench run animals --form small").stdout
+    again = run("bench import animals units.csv.xz --form small")
+    assert again.stdout == "Added 0 units to animals.sqlite.\n"
+    assert again.stderr.endswith("Note: 4 units of units.csv.xz are in the store already.\n")
+    (study / "recipe.toml").write_text("seed = 5\n" + RECIPE)
+    changed = run("bench import animals units.csv.xz --store other.sqlite")
+    assert "Note: 4 units of units.csv.xz are left out: animals has other units" in changed.stderr
+
+
 def test_files_can_be_named(run, study, folder):
     (folder / "elsewhere").mkdir()
     for name in ("cats", "dogs"):

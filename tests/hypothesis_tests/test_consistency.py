@@ -10,7 +10,7 @@ from scipy.stats import binom, kstest, percentileofscore
 
 from calibrant import Predictions
 from calibrant.errors import LabelError, ParameterError, PredictionError, WeightError
-from calibrant.hypothesis_tests.consistency import consistency_test
+from calibrant.hypothesis_tests.consistency import consistency_test, consistency_tests
 from calibrant.metrics import (
     accuracy,
     brier_score,
@@ -294,6 +294,29 @@ def test_the_same_seed_gives_the_same_result_and_fewer_draws_its_beginning():
     assert values(40, 3)[:11] == values(10, 3)
     assert values(40, 3) != values(40, 4)
     assert values(5, np.random.default_rng(0)) == values(5, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("n_rows", [20, 3000])
+def test_several_metrics_share_the_draws_and_give_the_same_results(n_rows):
+    """The binned errors are evaluated for many vectors of labels at once, the others one by one."""
+    labels, probabilities = drawn_problem(n_rows, 4, seed=3)
+    metrics = [
+        confidence_ece,
+        partial(classwise_ece, n_bins=7, norm=2, reduction="sum"),
+        partial(classwise_ece, norm="max", strategy="quantile"),
+        log_loss,
+        lambda y_true, y_proba: float(np.mean(y_true + y_proba[:, 0])),
+    ]
+    together = consistency_tests(metrics, labels, probabilities, n_resamples=60)
+    apart = [consistency_test(metric, labels, probabilities, n_resamples=60) for metric in metrics]
+    one_by_one = [
+        consistency_test(lambda y, p, m=metric: float(m(y, p)), labels, probabilities, n_resamples=60)
+        for metric in metrics
+    ]
+    for ours, separate, plain in zip(together, apart, one_by_one, strict=True):
+        assert ours == separate
+        assert ours.null_mean == pytest.approx(plain.null_mean, rel=1e-12)
+        assert ours.statistic == pytest.approx(plain.statistic, rel=1e-12)
 
 
 def test_progress_is_reported_and_ends_at_the_total():

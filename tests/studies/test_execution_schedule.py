@@ -3,6 +3,7 @@
 import threading
 import time
 import warnings
+from types import SimpleNamespace
 
 import pytest
 from study_folders import GRID, write_study
@@ -94,6 +95,20 @@ def test_the_first_repeat_comes_first(tmp_path):
     schedule = Schedule(units, all_is_there)
     repeats = [task.work.request.split.repeat for task in schedule.tasks()]
     assert repeats == [0] * 36 + [1] * 36
+
+
+def test_the_first_fold_comes_first_and_in_it_the_smallest_and_the_largest_set():
+    sizes = {"b": (300, 3), "a": (200, 3), "d": (900, 2), "e": (400, 9), "made": None}
+    units = [
+        SimpleNamespace(key=f"{name}{fold}", labels={"data": name, "repeat": 0, "fold": fold}, work=None)
+        for name in sizes
+        for fold in range(2)
+    ]
+    units.append(SimpleNamespace(key="trial", labels={"trial": "one", "seed": 3}, work=None))
+    order = [task.key for task in Schedule(units, nothing_is_there, sizes.get).tasks()]
+    assert order == ["a0", "d0", "b0", "e0", "made0", "trial", "a1", "d1", "b1", "e1", "made1"]
+    unknown = Schedule(units, nothing_is_there, {}.get)
+    assert next(unknown.tasks()).key == "b0"
 
 
 # Limits and warnings in threads

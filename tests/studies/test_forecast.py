@@ -1,10 +1,15 @@
 """Time left: means of finished cells, and a model of the others by method, classifier and size of the data."""
 
+import csv
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from study_folders import GRID, write_study
 
 from calibrant.studies import plan, read_recipe
+from calibrant.studies.execution import Schedule
 from calibrant.studies.forecast import TimeLeft, sizes_of
 
 SIZES = {
@@ -116,3 +121,72 @@ def test_sizes_are_read_from_the_files(tmp_path):
         data = unit.work.request.loaded()
         assert size(unit.labels["data"]) == (data.n_rows, data.n_classes)
     assert size("no such set") is None
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    """Seconds of trainings and units of the UCI study, medians over five folds on a busy machine."""
+    with (Path(__file__).parent / "uci_times.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def recorded_run(recorded, scheduled, noise, seed):
+    """Return labels and seconds in the order of a run of five folds, and the sizes of the data sets."""
+    generator = np.random.default_rng(seed)
+    calibrators = list(recorded[0])[5:]
+    units = [
+        SimpleNamespace(
+            key=f"{row['data']} {row['classifier']} {calibrator} {fold}",
+            labels={name: row[name] for name in ("data", "classifier")}
+            | {"calibrator": calibrator, "repeat": 0, "fold": fold},
+            work=None,
+            seconds=float(row[calibrator]),
+            training=float(row["training"]),
+        )
+        for row in recorded
+        for fold in range(5)
+        for calibrator in calibrators
+    ]
+    sizes = {row["data"]: (int(row["rows"]), int(row["classes"])) for row in recorded}
+    if scheduled:
+        by_key = {unit.key: unit for unit in units}
+        units = [by_key[task.key] for task in Schedule(units, set().__contains__, sizes.get).tasks()]
+    found = []
+    for unit in units:
+        if unit.labels["calibrator"] == calibrators[0]:
+            where = {name: unit.labels[name] for name in ("data", "classifier")}
+            found.append((where, unit.training * np.exp(noise * generator.normal())))
+        found.append((unit.labels, unit.seconds * np.exp(noise * generator.normal())))
+    return found, sizes
+
+
+def forecast_ratios(run, sizes, shares):
+    """Return forecast / truth when these shares of units and trainings have ended."""
+    left, rest, ratios = TimeLeft(1, sizes.get), sum(seconds for _, seconds in run), []
+    for labels, _ in run:
+        left.expect(labels)
+    ends = [round(share * len(run)) for share in shares]
+    for number, (labels, seconds) in enumerate(run, start=1):
+        left.ended(labels, seconds)
+        rest -= seconds
+        if number in ends:
+            ratios.append(left.seconds() / rest)
+    return np.array(ratios)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_uci_study_is_forecast_within_a_factor_of_one_and_a_half_from_5_to_95_percent(
+    recorded, noise, seed
+):
+    run, sizes = recorded_run(recorded, True, noise, seed)
+    ratios = forecast_ratios(run, sizes, np.arange(0.05, 0.951, 0.05))
+    assert len(ratios) == 19
+    assert np.all(np.abs(np.log(ratios)) < np.log(1.5)), ratios.round(2)
+
+
+def test_data_set_by_data_set_the_first_tenth_tells_too_little(recorded):
+    """Why units of the first fold run first: the largest set comes first here, then smaller ones."""
+    run, sizes = recorded_run(recorded, False, 0.0, 0)
+    ratios = forecast_ratios(run, sizes, [0.05])
+    assert abs(np.log(ratios)) > np.log(1.5)

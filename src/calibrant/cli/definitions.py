@@ -525,6 +525,31 @@ def study_report(**options: Any) -> None:
     worker("bench", "report")(**options)
 
 
+_units_argument = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+
+
+@bench.command(name="export")
+@_study_options
+@_units_argument
+def export_units(**options: Any) -> None:
+    """Write finished units to FILE, a compressed table (*.csv.xz).
+
+    Another machine continues the study after "bench import".
+    """
+    worker("bench", "export")(**options)
+
+
+@bench.command(name="import")
+@_study_options
+@_units_argument
+def import_units(**options: Any) -> None:
+    """Add the units of FILE to the store, so that they are not run again.
+
+    Units of other data, options or versions are left out.
+    """
+    worker("bench", "import_file")(**options)
+
+
 @bench.command(name="forget")
 @_study_options
 @click.option("--failed", is_flag=True, help="Units that failed or were too slow.")

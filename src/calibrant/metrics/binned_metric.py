@@ -76,16 +76,17 @@ def gap_norms(
     """Return the weighted p-norm of the gaps for each slice of consecutive bins, (S,), or the largest gap.
 
     The sums over the rows of each bin are (C,), the first bins of the slices (S,); bins without weight are ignored.
+    With outcomes of shape (R, C) the result is (R, S).
     """
     if norm == 1:
-        gaps: Float64Array = np.add.reduceat(np.abs(outcome_sum - score_sum), starts)
+        gaps: Float64Array = np.add.reduceat(np.abs(outcome_sum - score_sum), starts, axis=-1)
         return gaps / np.add.reduceat(weight, starts)
-    gap = np.divide(np.abs(outcome_sum - score_sum), weight, out=np.zeros_like(weight), where=weight > 0)
+    gap = np.divide(np.abs(outcome_sum - score_sum), weight, out=np.zeros_like(outcome_sum), where=weight > 0)
     if norm == "max":
-        largest: Float64Array = np.maximum.reduceat(gap, starts)
+        largest: Float64Array = np.maximum.reduceat(gap, starts, axis=-1)
         return largest
-    powers: Float64Array = np.add.reduceat(weight * gap**norm, starts) / np.add.reduceat(weight, starts)
-    return powers ** (1 / norm)
+    powers = np.add.reduceat(weight * gap**norm, starts, axis=-1) / np.add.reduceat(weight, starts)
+    return np.asarray(powers ** (1 / norm))
 
 
 Reduction = Literal["mean", "sum", "none"]
@@ -198,12 +199,7 @@ class BinnedMetric:
     def prepared(self, predictions: Predictions) -> Evaluator:
         if self.reduction == "none":
             self.reduced(np.zeros(1))
-        bins = PreparedBins(self.choice, self.scheme, predictions)
-
-        def evaluate(labels: IntArray, weights: Float64Array | None) -> float:
-            return self.reduced(gap_norms(*bins.sums(labels, weights), self.norm))
-
-        return evaluate
+        return PreparedMetric(self, PreparedBins(self.choice, self.scheme, predictions))
 
     def _error(self, data: LabelledPredictions, scores: FloatArray, targets: IntArray) -> float:
         """Return the error of one event, with bins chosen from its own scores."""
@@ -229,6 +225,23 @@ def binned_error(
 ) -> BinnedMetric:
     """Return the binned error of these events for the options of a metric."""
     return BinnedMetric(choice, chosen_scheme(n_bins, strategy, binning), norm, reduction)
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedMetric:
+    """A binned metric of fixed predictions as a function of labels and weights."""
+
+    metric: BinnedMetric
+    bins: "PreparedBins"
+
+    def __call__(self, labels: IntArray, weights: Float64Array | None) -> float:
+        """Return the metric for labels (n,)."""
+        return self.metric.reduced(gap_norms(*self.bins.sums(labels, weights), self.metric.norm))
+
+    def many(self, labels: IntArray) -> Float64Array:
+        """Return the metric without weights for each of R vectors of labels, (R, n)."""
+        errors = gap_norms(*self.bins.sums_of_many(labels), self.metric.norm)
+        return np.asarray(errors.sum(axis=1) if self.metric.reduction == "sum" else errors.mean(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,6 +299,18 @@ class PreparedBins:
             hit_weights = None if weights is None else weights[np.nonzero(matches)[0]]
         outcome_sum = np.bincount(hits, hit_weights, bins.n_cells).astype(np.float64, copy=False)
         return bins.weight, bins.score_sum, outcome_sum, bins.starts
+
+    def sums_of_many(self, labels: IntArray) -> tuple[Float64Array, Float64Array, Float64Array, IntArray]:
+        """Return the same as :meth:`sums` without weights for R vectors of labels, (R, n); outcome sums are (R, C)."""
+        bins = self._last if self._last.weights is None else self._assigned(None)
+        first = bins.n_cells * np.arange(len(labels))[:, np.newaxis]
+        if self._one_hit_a_row:
+            hits = bins.cells[self._rows, labels] + first
+        else:
+            hits = (bins.cells + first[:, np.newaxis])[self._events.targets == labels[:, :, np.newaxis]]
+        counts = np.bincount(hits.ravel(), minlength=len(labels) * bins.n_cells)
+        outcome_sums = counts.reshape(-1, bins.n_cells).astype(np.float64)
+        return bins.weight, bins.score_sum, outcome_sums, bins.starts
 
     def _assigned(self, weights: Float64Array | None) -> _Assigned:
         """Assign every score to a bin."""

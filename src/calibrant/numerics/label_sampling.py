@@ -55,9 +55,13 @@ class LabelSampler:
         for rows in row_blocks(n_rows, n_columns, min_rows=LEAST_ROWS_AT_A_TIME):
             _fill_cells(probabilities[rows], self._own_share[rows], self._other[rows])
 
-    def draw(self, generator: np.random.Generator) -> NDArray[np.intp]:
-        """Return one column number for every row, (n,); safe to call from several threads at once."""
-        place = generator.random(len(self._first_cell))
+    def draw(self, generator: np.random.Generator, times: int | None = None) -> NDArray[np.intp]:
+        """Return one column number for every row, (n,), or (times, n) for several draws in sequence.
+
+        Safe to call from several threads at once.
+        """
+        n_rows = len(self._first_cell)
+        place = generator.random(n_rows if times is None else (times, n_rows))
         place *= self._n_columns
         drawn = place.astype(np.intp)
         place -= drawn

@@ -12,9 +12,11 @@ from calibrant.studies.recipe import Recipe, read_recipe
 from calibrant.studies.report import write_report
 from calibrant.studies.results import Outcome, Record, Results
 from calibrant.studies.store import Run, Store
+from calibrant.studies.unit_files import Imported, export_units, import_units
 from calibrant.studies.units import Unit
 
 __all__ = [
+    "Imported",
     "Outcome",
     "Plan",
     "Progress",
@@ -26,6 +28,8 @@ __all__ = [
     "StudyData",
     "Summary",
     "Unit",
+    "export_units",
+    "import_units",
     "plan",
     "read_recipe",
     "run",

@@ -5,7 +5,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import calibrant
 from calibrant.persistence.replacing import sweep
-from calibrant.studies.forecast import TimeLeft, sizes_of
+from calibrant.studies.forecast import Sizes, TimeLeft, sizes_of
 from calibrant.studies.outputs import OutputsCache
 from calibrant.studies.plan import Plan
 from calibrant.studies.recipe import check_own_code
@@ -36,19 +36,26 @@ class Schedule:
     Parameters
     ----------
     units : iterable of Unit
-        Units to run. Those of the first repeat come first, so that an interrupted run leaves complete tables.
+        Units to run. Those of the first repeat and fold come first, so that an interrupted run leaves complete tables. Of these,
+        the units of the smallest and the largest data set come first, so that the times of all others lie between known ones.
     is_there : callable
         Whether the predictions of a training, given by its key, are cached.
+    sizes : callable, optional
+        Number of rows and of classes of a data set by its name, see :func:`~calibrant.studies.forecast.sizes_of`.
     """
 
-    def __init__(self, units: Iterable[Unit], is_there: Callable[[str], bool]) -> None:
+    def __init__(
+        self, units: Iterable[Unit], is_there: Callable[[str], bool], sizes: Sizes | None = None
+    ) -> None:
+        units = list(units)
+        extremes = [] if sizes is None else _extremes(units, sizes)
         # Another thread asks for tasks while the main thread reports results.
         self._lock = threading.Lock()
         self._ready: deque[UnitTask] = deque()
         self._trainings: deque[Training] = deque()
         self._waiting: dict[str, list[Unit]] = {}
         self._under_way: dict[tuple[str, str], Training | UnitTask] = {}
-        for unit in sorted(units, key=_turn):
+        for unit in sorted(units, key=lambda unit: _turn(unit, extremes)):
             work = unit.work
             training = work.training if isinstance(work, GridWork) else None
             if training is None or (training not in self._waiting and is_there(training)):
@@ -106,8 +113,17 @@ def _name(task: Training | UnitTask) -> tuple[str, str]:
     return type(task).__name__, task.key
 
 
-def _turn(unit: Unit) -> int:
-    return int(unit.labels.get("repeat", 0))
+def _turn(unit: Unit, first: Sequence[Any]) -> tuple[int, int, int]:
+    data = unit.labels.get("data")
+    place = first.index(data) if data in first else len(first)
+    return int(unit.labels.get("repeat", 0)), int(unit.labels.get("fold", 0)), place
+
+
+def _extremes(units: Iterable[Unit], sizes: Sizes) -> list[Any]:
+    """Return the data sets with the fewest and the most rows."""
+    names = dict.fromkeys(unit.labels["data"] for unit in units if "data" in unit.labels)
+    rows = {name: size[0] for name in names if (size := sizes(name)) is not None}
+    return [min(rows, key=rows.__getitem__), max(rows, key=rows.__getitem__)] if rows else []
 
 
 class Writer:
@@ -308,11 +324,12 @@ class _Session:
         self.units = {unit.key: unit for unit in plan.units}
         self.open = {key: unit for key, unit in self.units.items() if key not in earlier}
         cache = OutputsCache(self.context.cache_folder)
-        self.schedule = Schedule(self.open.values(), lambda key: cache.path(key).exists())
+        sizes = sizes_of(plan.units)
+        self.schedule = Schedule(self.open.values(), lambda key: cache.path(key).exists(), sizes)
         self.counts = {DONE: 0, FAILED: 0, TOO_SLOW: 0}
         self.earlier_done = sum(record.status == DONE for record in earlier.values())
         self.n_earlier = len(earlier)
-        self.left = TimeLeft(workers.jobs, sizes_of(plan.units))
+        self.left = TimeLeft(workers.jobs, sizes)
         self._expect(earlier)
         self.start = time.perf_counter()
         self.number: int | None = None

@@ -14,7 +14,7 @@ from calibrant.studies.results import PlannedUnit
 from calibrant.studies.sources import size_of
 from calibrant.studies.units import GridWork
 
-__all__ = ["TimeLeft", "sizes_of"]
+__all__ = ["Sizes", "TimeLeft", "sizes_of"]
 
 
 Size = tuple[int, int]
@@ -68,7 +68,8 @@ class TimeModel:
     r"""A log-additive model of the times of units of one kind, fitted by ridge regression.
 
     .. math:: \log t = a + b_{\text{method}} + c_{\text{classifier}} + d_{\text{method, classifier}} + e_{\text{data}}
-              + (s + s_{\text{method}} + s_{\text{classifier}}) \log n + (r + r_{\text{method}}) \log K
+              + (s + s_{\text{method}} + s_{\text{classifier}}) \log n
+              + (r + r_{\text{method}} + r_{\text{classifier}}) \log K
 
     A data set without finished units has the effect of its number of rows n and of classes K only.
 
@@ -139,6 +140,7 @@ def _effects(cell: Cell) -> Iterable[tuple[tuple[Any, ...], float]]:
     if cell.classifier is not None:
         yield ("classifier", cell.classifier), SHRINKAGE["classifier"]
         yield ("rows", "classifier", cell.classifier), slope
+        yield ("classes", "classifier", cell.classifier), slope
     if cell.method is not None and cell.classifier is not None:
         yield ("pair", cell.method, cell.classifier), SHRINKAGE["pair"]
     if cell.data is not None:

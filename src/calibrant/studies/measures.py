@@ -1,6 +1,6 @@
 """Measures of a unit: metrics of the calibrated test set, p-values, gains, and errors against a known truth."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from calibrant import registry
 from calibrant.arrays import Float64Array, IntArray
 from calibrant.conventions import convention, conventions
 from calibrant.errors import ParameterError, RecipeError, StudyError
-from calibrant.hypothesis_tests import consistency_test
+from calibrant.hypothesis_tests.consistency import consistency_tests
 from calibrant.metrics import calibration_gain
 from calibrant.metrics.declaration import is_declared, options_of, traits_of
 from calibrant.predictions import Predictions
@@ -186,14 +186,28 @@ def measure(
         return float(
             calibration_gain(labels, _nameless(uncalibrated), _nameless(predictions), **spec.parameters)
         )
-    function, of_test = _function(spec)
     rows = _nameless(predictions)
     if spec.test:
-        result = consistency_test(
-            function, labels, rows, n_resamples=spec.resamples, random_state=seed, **of_test
+        return _p_values([spec], labels, rows, seed)[spec.name]
+    return float(_function(spec)[0](labels, rows))
+
+
+def _p_values(
+    specs: Iterable[MeasureSpec], labels: IntArray, rows: Predictions, seed: int
+) -> dict[str, float]:
+    """Return the p-values of consistency tests by name; tests with the same options share the drawn labels."""
+    alike: dict[Any, dict[str, Callable[..., float]]] = {}
+    for spec in specs:
+        function, of_test = _function(spec)
+        options = {"n_resamples": spec.resamples, **of_test}
+        alike.setdefault(tuple(sorted(options.items())), {})[spec.name] = function
+    found: dict[str, float] = {}
+    for options, functions in alike.items():
+        results = consistency_tests(
+            list(functions.values()), labels, rows, random_state=seed, **dict(options)
         )
-        return float(result.p_value)
-    return float(function(labels, rows))
+        found |= {name: float(result.p_value) for name, result in zip(functions, results, strict=True)}
+    return found
 
 
 def measure_all(
@@ -202,10 +216,14 @@ def measure_all(
     """Compute all measures of a unit, by name."""
     uncalibrated = outputs.uncalibrated() if any(spec.metric == GAIN for spec in specs) else None
     values = TrueValues(calibrated.predictions, outputs.truth, calibrated.apply)
+    tests = [spec for spec in specs if spec.test]
+    p_values = _p_values(tests, outputs.test_labels, _nameless(calibrated.predictions), seed)
     found = {}
     for spec in specs:
         if spec.metric.startswith(TRUE):
             found[spec.name] = _true(spec, values)
+        elif spec.test:
+            found[spec.name] = p_values[spec.name]
         else:
             found[spec.name] = measure(
                 spec,

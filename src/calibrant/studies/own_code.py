@@ -8,6 +8,7 @@ import inspect
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -94,13 +95,7 @@ def check_function(where: str, reference: str, parameters: Mapping[str, Any], re
         raise RecipeError(f"{where}: {reference} is not a function, but {type(node.value).__name__}.")
     if not isinstance(node, Definition) or node.decorator_list:
         return
-    names = ["seed", "data_folder", *parameters]
-    try:
-        _signature(node.args).bind(**dict.fromkeys(names))
-    except TypeError as error:
-        raise RecipeError(
-            f"{where}: {reference} cannot be called with {', '.join(names)}: {error}."
-        ) from error
+    _check_call(where, reference, _signature(node.args), parameters)
 
 
 def defined_name(reference: str, recipe_folder: Path) -> ast.AST | None:
@@ -242,16 +237,22 @@ def load_function(
         raise RecipeError(f"{where}: {error}") from error
     if not callable(function):
         raise RecipeError(f"{where}: {reference} is not a function, but {type(function).__name__}.")
+    with suppress(ValueError):  # Compiled code has no signature.
+        _check_call(where, reference, inspect.signature(function), parameters)
+    return function  # type: ignore[no-any-return]
+
+
+def _check_call(
+    where: str, reference: str, signature: inspect.Signature, parameters: Mapping[str, Any]
+) -> None:
+    """Refuse a function that cannot be called with a seed, the data folder and the parameters."""
     names = ["seed", "data_folder", *parameters]
     try:
-        inspect.signature(function).bind(**dict.fromkeys(names))
+        signature.bind(**dict.fromkeys(names))
     except TypeError as error:
         raise RecipeError(
             f"{where}: {reference} cannot be called with {', '.join(names)}: {error}."
         ) from error
-    except ValueError:  # Compiled code has no signature.
-        pass
-    return function  # type: ignore[no-any-return]
 
 
 def code_fingerprint(reference: str, recipe_folder: Path) -> str:

@@ -8,8 +8,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from calibrant import DirichletCalibration
-from calibrant.studies import plan, read_recipe
+from calibrant.studies import Results, Store, import_units, plan, read_recipe
 from calibrant.studies.own_code import load_object
+from calibrant.studies.tables import make_table
 from data import DATA_FOLDER, load
 
 FOLDER = Path(__file__).parents[3] / "studies" / "kull2019-uci"
@@ -159,3 +160,19 @@ def test_what_the_page_says_of_table_4():
     losses = [row for row in cells if row["data"] != "average rank"]
     assert len(losses) == 180
     assert sum(abs(float(row["ours"]) - float(row["paper"])) <= 0.025 for row in losses) == 139
+
+
+@pytest.mark.skipif(not (DATA_FOLDER / "uci").is_dir(), reason="the UCI data are not in CALIBRANT_DATA")
+def test_stored_units_give_the_published_tables(tmp_path):
+    """So a run on another machine continues from them."""
+    recipe = read_recipe(FOLDER, form="both-floors")
+    planned = plan(recipe, DATA_FOLDER)
+    with Store(tmp_path / "uci.sqlite") as store:
+        found = import_units(planned, store, FOLDER / "results" / "units.csv.xz")
+        results = Results(planned, planned.records(store))
+    assert found.added == len(planned.units)
+    assert results.counts()["open"] == 0
+    for table in recipe.tables:
+        if table.name in ("table-06", "table-06-tiny", "table-12"):
+            written = FOLDER / "results" / "both-floors" / "tables" / f"{table.name}.csv"
+            assert make_table(results, table, FOLDER).to_csv() == written.read_text(), table.name

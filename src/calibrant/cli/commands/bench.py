@@ -25,7 +25,7 @@ from calibrant.errors import ParameterError, StudyError
 from calibrant.presentation import duration as duration_text
 from calibrant.presentation.sentences import counted
 from calibrant.presentation.text import in_one_line
-from calibrant.studies import Plan, Progress, Recipe, Store, plan, read_recipe
+from calibrant.studies import Plan, Progress, Recipe, Store, export_units, import_units, plan, read_recipe
 from calibrant.studies import run as run_plan
 from calibrant.studies.forecast import TimeLeft, sizes_of
 from calibrant.studies.recipe import FILE_NAME, check_own_code, shipped_recipes
@@ -33,7 +33,7 @@ from calibrant.studies.report import Failure, contents_of_failures, write_report
 from calibrant.studies.results import DONE, FAILED, OPEN, TOO_SLOW, Line, Results, label_text
 from calibrant.studies.shown_checks import check_shown
 
-__all__ = ["forget", "list_recipes", "report", "run", "status"]
+__all__ = ["export", "forget", "import_file", "list_recipes", "report", "run", "status"]
 
 
 def run(
@@ -122,6 +122,34 @@ def report(
     with study.opened() as opened:
         folder = study.report(planned, opened, output)
     printed(f"The report is in {folder / 'report.html'}.")
+
+
+def export(recipe: Path, form: str | None, data: Path | None, store: Path | None, file: Path) -> None:
+    """Write finished units to a file."""
+    study = Study.named(recipe, form, data, store)
+    planned = study.plan()
+    check_writable(file)
+    with study.opened() as opened:
+        number = export_units(planned, opened, file)
+    printed(f"Wrote {file} ({counted(number, 'unit')} of {len(planned.units)}).")
+
+
+def import_file(recipe: Path, form: str | None, data: Path | None, store: Path | None, file: Path) -> None:
+    """Add the units of a file to the store."""
+    study = Study.named(recipe, form, data, store)
+    planned = study.plan()
+    with study.opened(create=True) as opened:
+        found = import_units(planned, opened, file)
+    printed(f"Added {counted(found.added, 'unit')} to {study.store_path}.")
+    if found.known:
+        note(
+            f"{counted(found.known, 'unit')} of {file} {'is' if found.known == 1 else 'are'} in the store already."
+        )
+    if found.unknown:
+        note(
+            f"{counted(found.unknown, 'unit')} of {file} {'is' if found.unknown == 1 else 'are'} left out: "
+            f"{study.name} has other units, because its data, options or calibrant's version differ."
+        )
 
 
 def forget(

@@ -2,7 +2,8 @@
 
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -132,24 +133,19 @@ def _fitted_maps(results: Results, picture: FittedMaps, cache_folder: Path | Non
     cache = None if cache_folder is None else OutputsCache(cache_folder)
     works, notes = _works(results, picture, cache, own_code, pooled=False)
     calibrators: dict[str, Any] = {}
-    part = None
     for name, work in works:
         if name in calibrators:
             continue
-        request = work.request
-        outputs = base_outputs(request, None if request.classifier is None else cache, work.outputs)
-        part = outputs.parts[0]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # They were counted when the unit ran.
-            seed = split_seed(request.seed, request.split)
-            calibrators[name] = fitted_calibrator(part, work.calibrator, request.recipe_folder, seed)
-    if part is None:
+        with _again(work, cache) as (outputs, folder, seed):
+            calibrators[name] = fitted_calibrator(outputs.parts[0], work.calibrator, folder, seed)
+    if not calibrators:
         return Built({}, tuple(notes) or (NOTHING,))
     ordered = [name for name in picture.calibrators or calibrators if name in calibrators]
     if picture.display == "latent functions":
         models = {name: calibrators[name] for name in ordered}
         return Built(
-            {"": LatentFunctionDisplay.from_estimator(models, part.test, scores=picture.scores)}, tuple(notes)
+            {"": LatentFunctionDisplay.from_estimator(models, outputs.parts[0].test, scores=picture.scores)},
+            tuple(notes),
         )
     displays: dict[str, Display] = {}
     for name in ordered:
@@ -158,22 +154,16 @@ def _fitted_maps(results: Results, picture: FittedMaps, cache_folder: Path | Non
     return Built(displays, tuple(notes))
 
 
-def _temperatures(calibrator: Any, outputs: BaseOutputs, picture: FittedMaps) -> Display:  # noqa: ARG001
-    return TemperatureHistogramDisplay.from_estimator(calibrator, outputs.parts[0].test, outputs.test_labels)
-
-
-def _weights(calibrator: Any, outputs: BaseOutputs, picture: FittedMaps) -> Display:  # noqa: ARG001
-    return LinearMapDisplay.from_estimator(calibrator, outputs.parts[0].test, outputs.test_labels)
-
-
-def _interpretation_points(calibrator: Any, outputs: BaseOutputs, picture: FittedMaps) -> Display:  # noqa: ARG001
-    return InterpretationPointsDisplay.from_estimator(calibrator, classes=picture.classes)
-
-
 _MAPS: dict[str, Callable[[Any, BaseOutputs, FittedMaps], Display]] = {
-    "temperatures": _temperatures,
-    "weights": _weights,
-    "interpretation points": _interpretation_points,
+    "temperatures": lambda calibrator, outputs, _: TemperatureHistogramDisplay.from_estimator(
+        calibrator, outputs.parts[0].test, outputs.test_labels
+    ),
+    "weights": lambda calibrator, outputs, _: LinearMapDisplay.from_estimator(
+        calibrator, outputs.parts[0].test, outputs.test_labels
+    ),
+    "interpretation points": lambda calibrator, _, picture: InterpretationPointsDisplay.from_estimator(
+        calibrator, classes=picture.classes
+    ),
 }
 
 
@@ -189,14 +179,19 @@ def _runs_own_code(work: GridWork, cache: OutputsCache | None) -> bool:
 
 
 def _calibrated(work: GridWork, cache: OutputsCache | None) -> tuple[Any, Any]:
+    with _again(work, cache) as (outputs, folder, seed):
+        calibrated = calibrate(outputs, work.calibrator, folder, seed)
+    return np.asarray(outputs.test_labels), calibrated.predictions.probabilities
+
+
+@contextmanager
+def _again(work: GridWork, cache: OutputsCache | None) -> Iterator[tuple[BaseOutputs, Path, int]]:
+    """Return a context for a unit that has run, with its outputs, the folder of its recipe and its seed."""
     request = work.request
     outputs = base_outputs(request, None if request.classifier is None else cache, work.outputs)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # They were counted when the unit ran.
-        calibrated = calibrate(
-            outputs, work.calibrator, request.recipe_folder, split_seed(request.seed, request.split)
-        )
-    return np.asarray(outputs.test_labels), calibrated.predictions.probabilities
+        yield outputs, request.recipe_folder, split_seed(request.seed, request.split)
 
 
 SALT = "calibrant"

@@ -99,13 +99,7 @@ class LinesDisplay(Display):
                     curve.x, curve.y - curve.sd, curve.y + curve.sd, color=colour, alpha=0.15, linewidth=0
                 )
         self._scale_axes(ax)
-        ax.grid(color=FAINT, linewidth=0.5, alpha=0.6)
-        ax.set_axisbelow(True)
-        ax.set_xlabel(self.label_x, fontsize=LABEL_SIZE)
-        ax.set_ylabel(self.label_y, fontsize=LABEL_SIZE)
-        ax.set_title(self.title, fontsize=TITLE_SIZE, color=INK, wrap=True)
-        for side in ("top", "right"):
-            ax.spines[side].set_visible(False)
+        _finish(ax, "both", self.label_x, self.label_y, self.title)
         if outside:
             ax.legend(fontsize=LABEL_SIZE - 1, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
         elif len(self.curves) > 1 or next(iter(self.curves), ""):
@@ -131,6 +125,16 @@ class LinesDisplay(Display):
             ax.minorticks_off()
         elif not self.log_x and all(place.is_integer() for place in places):
             ax.xaxis.get_major_locator().set_params(integer=True)
+
+
+def _finish(ax: Any, grid: str, label_x: str, label_y: str, title: str) -> None:
+    ax.grid(axis=grid, color=FAINT, linewidth=0.5, alpha=0.6)
+    ax.set_axisbelow(True)
+    ax.set_xlabel(label_x, fontsize=LABEL_SIZE)
+    ax.set_ylabel(label_y, fontsize=LABEL_SIZE)
+    ax.set_title(title, fontsize=TITLE_SIZE, color=INK, wrap=True)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
 
 
 def _apart(places: Sequence[float], log: bool) -> bool:
@@ -228,27 +232,21 @@ class BarsDisplay(Display):
                 ax.bar(where, shown, width=0.92 * width, **style)
                 if spread is not None:
                     ax.errorbar(where, shown, yerr=np.nan_to_num(spread), **error)
-        self._finish(ax, places, lying)
+        self._label(ax, places, lying)
         if n_series > 1:
             beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
             ax.legend(fontsize=LABEL_SIZE - 1, frameon=False, **beside)
         return self
 
-    def _finish(self, ax: Any, places: NDArray[Any], lying: bool) -> None:
+    def _label(self, ax: Any, places: NDArray[Any], lying: bool) -> None:
+        label_x, label_y = self.label_groups, self.label_values
         if lying:
             ax.set_yticks(places, labels=list(self.groups), fontsize=LABEL_SIZE)
             ax.set_ylim(len(places) - 0.5, -0.5)
-            ax.set_xlabel(self.label_values, fontsize=LABEL_SIZE)
-            ax.set_ylabel(self.label_groups, fontsize=LABEL_SIZE)
+            label_x, label_y = label_y, label_x
         else:
             ax.set_xticks(places, labels=list(self.groups), fontsize=LABEL_SIZE)
-            ax.set_ylabel(self.label_values, fontsize=LABEL_SIZE)
-            ax.set_xlabel(self.label_groups, fontsize=LABEL_SIZE)
         ax.tick_params(axis="y" if lying else "x", length=0)
-        ax.grid(axis="x" if lying else "y", color=FAINT, linewidth=0.5, alpha=0.6)
-        ax.set_axisbelow(True)
         if self.line is not None:
             (ax.axvline if lying else ax.axhline)(self.line, color=INK, linestyle="--", linewidth=1.1)
-        for side in ("top", "right"):
-            ax.spines[side].set_visible(False)
-        ax.set_title(self.title, fontsize=TITLE_SIZE, color=INK, wrap=True)
+        _finish(ax, "x" if lying else "y", label_x, label_y, self.title)
