@@ -22,9 +22,9 @@ from calibrant import (
 )
 from calibrant import load as load_calibrator
 from calibrant.calibrators.combinators import auto as auto_module
-from calibrant.calibrators.combinators.auto import Pool
 from calibrant.calibrators.combinators.auto.folds import stratified_folds
 from calibrant.calibrators.combinators.auto.gain import Gain
+from calibrant.calibrators.combinators.auto.pool import Pool
 from calibrant.calibrators.combinators.auto.trials import default_candidates
 from calibrant.errors import LabelError, MissingClassWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -133,7 +133,7 @@ def test_the_identity_is_kept_and_explained_where_rows_held_out_speak_clearly_ag
 def test_a_pool_that_does_harm_to_the_calibration_rows_is_rejected(monkeypatch):
     X, y = sample("calibrated", 300)
     monkeypatch.setattr(
-        auto_module, "pooled", lambda trials, _: Pool(np.array([0.0, 1.0]), trials.evaluated[0].losses - 1)
+        auto_module, "pooled", lambda trials, *_: Pool(np.array([0.0, 1.0]), trials.evaluated[0].losses - 1)
     )
     fitted = AutoCalibration([Turned()]).fit(X, y)
     assert "worse on the complete calibration set" in fitted.explanation_

@@ -14,6 +14,8 @@ from calibrant.arrays import Vector
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.combinators.auto.folds import row_groups
 from calibrant.calibrators.combinators.chain import Chain
+from calibrant.calibrators.combinators.identity import Identity
+from calibrant.calibrators.scaling.temperature import TemperatureScaling
 from calibrant.calibrators.structured.structured_rows import NearbyPath
 from calibrant.calibrators.structured.structured_scaling import StructuredScaling
 from calibrant.errors import ParameterError
@@ -48,6 +50,10 @@ VECTOR_STRENGTHS_OF_TWO: tuple[float, ...] = (10.0, 1.0, 0.1)
 MATRIX_STRENGTHS: tuple[float, ...] = (10.0, 1.0, 0.1)
 WEAK_STRENGTH, ROWS_FOR_WEAK_STRENGTH = 0.01, 1000
 MOST_CLASSES_OF_MATRIX = 200
+
+# Mean and standard deviation of the prior of an inverse temperature: most classifiers are over-confident. Chosen by
+# benchmarks/prior_of_automatic_choice.py.
+PRIOR = (0.7, 0.5)
 
 # Step functions, one per class, for scores of odd shapes.
 STEPS = ("isotonic", "isotonic-centered")
@@ -92,12 +98,12 @@ class Candidate:
 def default_candidates(data: LabelledPredictions | RowSource, *, thorough: bool = False) -> list[Candidate]:
     """Return the default candidates for the number of rows and classes, in order of cost and complexity.
 
-    They range from the identity, a temperature and increasing maps shared by all classes to class-wise terms at several
-    regularisation strengths. Two classes have binary maps instead of matrices. ``thorough`` adds slower methods of other
-    shapes.
+    They range from the identity, a temperature with a prior and an increasing map shared by all classes to class-wise terms
+    at several regularisation strengths. Two classes have binary maps instead of matrices. ``thorough`` adds slower methods
+    of other shapes.
     """
     n_classes, n_rows = data.n_classes, data.total_weight
-    names = [IDENTITY, "temperature", "shared-map"]
+    names = ["shared-map"]
     if n_classes == 2:
         names += ["platt", "beta", "quadratic", "piecewise-linear", "piecewise-linear (mixing=0)"]
         names += _at(VECTOR_STRENGTHS_OF_TWO, "shared-vector")
@@ -109,7 +115,8 @@ def default_candidates(data: LabelledPredictions | RowSource, *, thorough: bool 
         names.append("isotonic-centered")
     if thorough:
         names += FURTHER if n_classes <= MOST_CLASSES_OF_FURTHER else FURTHER[:1]
-    return [Candidate(name, _made(name)) for name in names]
+    simplest = [Candidate(IDENTITY, Identity()), Candidate("temperature", TemperatureScaling(prior=PRIOR))]
+    return simplest + [Candidate(name, _made(name)) for name in names]
 
 
 def _at(strengths: tuple[float, ...], name: str) -> list[str]:
