@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calibrant import AutoCalibration, Predictions
-from calibrant.calibrators.combinators.auto.absent import factor_of_absent, largest_share_of_absent
+from calibrant.calibrators.combinators.auto.absent import factor_of_mean, largest_share_of_absent
 from calibrant.metrics import log_loss
 
 pytestmark = pytest.mark.filterwarnings("ignore:no calibration row has class")
@@ -50,6 +50,6 @@ def test_the_bound_is_the_upper_limit_of_a_poisson_count():
 
 def test_the_factor_gives_the_wanted_mean():
     masses, weights = np.array([0.1, 0.7, 0.4]), np.array([1.0, 2.0, 3.0])
-    factor = factor_of_absent(masses, weights, 0.05)
+    factor = factor_of_mean(masses, weights, 0.05)
     scaled = factor * masses / (1 - masses + factor * masses)
     assert np.average(scaled, weights=weights) == pytest.approx(0.05)

@@ -1,6 +1,6 @@
 """AutoCalibration: the default, a cross-validated choice or pool of calibrators, with an explanation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import Vector
 from calibrant.calibrator import Calibrator, Traits
-from calibrant.calibrators.combinators.auto.absent import factor_of_absent, largest_share_of_absent
+from calibrant.calibrators.combinators.auto.absent import factor_of_absent, factor_of_scoreless
 from calibrant.calibrators.combinators.auto.explanation import decision_table, in_words
 from calibrant.calibrators.combinators.auto.folds import (
     TRIAL_ROWS,
@@ -28,6 +28,7 @@ from calibrant.calibrators.combinators.auto.trials import (
     fitted_family,
 )
 from calibrant.calibrators.identity_check import is_worse_than_identity
+from calibrant.calibrators.structured.structured_rows import NearbyPath
 from calibrant.errors import LabelError, ParameterError
 from calibrant.fit_cost import FitCost, FitPart, JointCost, announce_cost
 from calibrant.graph import TracedPredictions
@@ -46,6 +47,9 @@ COST_OF_DEFAULT = FitCost(0.5, rows=0.7, classes=0.7)
 
 COST_OF_SELECTED = FitCost(0.01)
 """Cost of fitting the selected ones to all rows."""
+
+FamilyFit = Callable[[Sequence[Candidate], NearbyPath | None], Sequence[Calibrator]]
+"""Fits candidates of one family to all rows; structured maps may start at a path of some of the rows."""
 
 # Replaces probabilities that underflow.
 TINY = float(np.finfo(np.float64).tiny)
@@ -129,12 +133,13 @@ class AutoCalibration(Calibrator):
     >>> y = ([0] * 8 + [1, 2]) * 10 + ([0] * 5 + [1] * 3 + [2] * 2) * 10
     >>> fitted = AutoCalibration(["temperature", "shared-map"]).fit(p, y)
     >>> fitted.predict_proba(p[::100]).round(2)
-    array([[0.83, 0.08, 0.08], [0.44, 0.32, 0.25]])
+    array([[0.82, 0.09, 0.09],
+           [0.43, 0.32, 0.25]])
     >>> for name, weight in zip(fitted.decision_["candidate"], fitted.decision_["weight"]):
     ...     print(f"{weight:.2f} {name}")
-    0.12 uncalibrated
-    0.31 temperature
-    0.57 shared-map
+    0.07 uncalibrated
+    0.51 temperature
+    0.43 shared-map
     """
 
     structure: ClassVar[tuple[str, ...]] = ("preserve_accuracy",)
@@ -221,7 +226,7 @@ class AutoCalibration(Calibrator):
             trial_rows(data),
             n_rows,
             data,
-            lambda family: fitted_family(family, data),
+            lambda family, path: fitted_family(family, data, path),
         )
 
     def _fit_trials(
@@ -229,7 +234,7 @@ class AutoCalibration(Calibrator):
         sample: LabelledPredictions,
         n_rows: int,
         data: LabelledPredictions | RowSource,
-        fit: Callable[[Sequence[Candidate]], Sequence[Calibrator]],
+        fit: FamilyFit,
     ) -> None:
         """Compare candidates on a sample of the rows, and fit the selected ones to all rows by ``fit``, by family."""
         candidates = self._candidates(data)
@@ -239,7 +244,7 @@ class AutoCalibration(Calibrator):
         gain = Gain.of(pool.losses, trials)
         weights, candidates = pool.weights, [trial.candidate for trial in trials.evaluated]
         self.absent_factors_ = None
-        self._set_parts(candidates, weights, fit)
+        self._set_parts(candidates, weights, fit, trials.paths)
         if weights[0] < 1 and not self._setting("preserve_accuracy"):
             self._limit_absent(sample, data.class_weights)
         gain = gain.of_fit(sample.row_losses("log", self._transform(sample.predictions)), trials)
@@ -247,7 +252,7 @@ class AutoCalibration(Calibrator):
         if is_worse_than_identity(data, self._transform):
             rejected = "the selection is worse on the complete calibration set"
             weights = np.eye(len(weights))[0]
-            self._set_parts(candidates, weights, fit)
+            self._set_parts(candidates, weights, fit, trials.paths)
             self.absent_factors_ = None
         self.decision_ = decision_table(trials, weights)
         self.explanation_ = in_words(
@@ -260,14 +265,19 @@ class AutoCalibration(Calibrator):
         )
 
     def _limit_absent(self, sample: LabelledPredictions, class_weights: Vector) -> None:
-        """Limit the mean probability of classes without calibration rows to what the rows allow."""
+        """Limit the probability of classes without calibration rows to what the rows allow."""
         absent = class_weights == 0
         if not absent.any():
             return
-        masses = self._transform(sample.predictions).probabilities[:, absent].sum(axis=1, dtype=np.float64)
-        factor = factor_of_absent(masses, sample.weights, largest_share_of_absent(class_weights))
-        if factor < 1:
-            self.absent_factors_ = np.where(absent, factor, 1.0)
+        calibrated = self._transform(sample.predictions).probabilities
+        scoreless = absent & ~sample.predictions.probabilities.any(axis=0)
+        factors = np.ones(len(absent))
+        for classes, limited in ((absent & ~scoreless, factor_of_absent), (scoreless, factor_of_scoreless)):
+            if classes.any():
+                masses = calibrated[:, classes].sum(axis=1, dtype=np.float64)
+                factors[classes] = limited(masses, sample.weights, class_weights)
+        if (factors < 1).any():
+            self.absent_factors_ = factors
 
     def _measured(self, predictions: Predictions) -> str:
         """Return how the losses differ from those of the given probabilities; empty if they do not."""
@@ -315,14 +325,15 @@ class AutoCalibration(Calibrator):
         self,
         candidates: list[Candidate],
         weights: NDArray[np.float64],
-        fit: Callable[[Sequence[Candidate]], Sequence[Calibrator]],
+        fit: FamilyFit,
+        paths: Mapping[str, NearbyPath],
     ) -> None:
         kept = [candidate for candidate, weight in zip(candidates, weights, strict=True) if weight > 0]
         fitted: dict[str, Calibrator] = {}
         with held_back():  # the table has what matters
             for family in families(kept):
                 names = [candidate.name for candidate in family]
-                fitted |= zip(names, fit(family), strict=True)
+                fitted |= zip(names, fit(family, paths.get(family[0].family)), strict=True)
         self.calibrators_ = [fitted[candidate.name] for candidate in kept]
         self.weights_ = weights[weights > 0]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from calibrant.arrays import Vector
 from calibrant.calibrators.combinators.auto.gain import Gain, gain_in_words
-from calibrant.calibrators.combinators.auto.trials import IDENTITY, Trials
+from calibrant.calibrators.combinators.auto.trials import GIVEN_UP, IDENTITY, Trials
 from calibrant.presentation.sentences import counted
 
 __all__ = ["decision_table", "in_words"]
@@ -49,7 +49,7 @@ def in_words(
     order = np.argsort(-table["weight"], kind="stable")
     chosen = [place for place in order if table["weight"][place] > 0]
     names = [table["candidate"][place] for place in chosen]
-    left_out = sum(note != "" for note in table["note"])
+    left_out = sum(note not in ("", GIVEN_UP) for note in table["note"])
     missing = f" {counted(left_out, 'candidate')} could not be evaluated, see decision_." if left_out else ""
     if rejected:
         what = f"The identity map is kept: {rejected}."

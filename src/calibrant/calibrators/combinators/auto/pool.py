@@ -23,7 +23,7 @@ ROUNDING = 2e-5
 # Dirichlet prior of the weights, in pseudo-counts per family of candidates. It keeps the weights of a small calibration set
 # spread. A temperature is what fits best with few rows. The identity has little, since it has a prior probability too, and
 # step functions enter only if the rows want them.
-PRIOR_ROWS, PRIOR_ROWS_OF_TEMPERATURE, PRIOR_ROWS_OF_IDENTITY, PRIOR_ROWS_OF_STEPS = 0.5, 2.0, 0.1, 0.01
+PRIOR_ROWS, PRIOR_ROWS_OF_TEMPERATURE, PRIOR_ROWS_OF_IDENTITY, PRIOR_ROWS_OF_STEPS = 0.5, 1.0, 0.1, 0.01
 
 # Prior odds of the identity against the pool: the first number, divided by a power of the number of classes. Classifiers of
 # many classes are rarely calibrated.
