@@ -104,6 +104,7 @@ def default_candidates(data: LabelledPredictions | RowSource, *, thorough: bool 
     of other shapes.
     """
     n_classes, n_rows = data.n_classes, data.total_weight
+    n_observed = int((data.class_weights > 0).sum())  # the class terms of the others are not fitted
     names = ["shared-map"]
     if n_classes == 2:
         names += ["platt", "beta", "quadratic", "piecewise-linear", "piecewise-linear (mixing=0)"]
@@ -111,7 +112,7 @@ def default_candidates(data: LabelledPredictions | RowSource, *, thorough: bool 
     else:
         names += _at(VECTOR_STRENGTHS, "shared-vector")
         weak = (WEAK_STRENGTH,) if n_rows >= ROWS_FOR_WEAK_STRENGTH else ()
-        names += _at(MATRIX_STRENGTHS + weak, "shared-matrix") if n_classes <= MOST_CLASSES_OF_MATRIX else []
+        names += _at(MATRIX_STRENGTHS + weak, "shared-matrix") if n_observed <= MOST_CLASSES_OF_MATRIX else []
     if n_rows >= ROWS_FOR_STEPS and n_classes <= MOST_CLASSES_OF_STEPS:
         names.append("isotonic-centered")
     if thorough:
@@ -386,7 +387,7 @@ def _judged(
 def _far_behind(losses: Sequence[Vector]) -> list[bool]:
     """Return which candidates of a family are so much worse than the best one that other folds cannot change it.
 
-    >>> _far_behind([np.tile([0.0, 1.0], 200), np.tile([1.0, 2.1], 200), np.tile([0.1, 1.2], 200)])
+    >>> _far_behind([np.tile([0.0, 1.0], 200), np.tile([1.0, 2.1], 200), np.tile([0.0, 1.02], 200)])
     [False, True, False]
     """
     best = min(losses, key=np.mean)
