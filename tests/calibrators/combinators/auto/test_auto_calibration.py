@@ -17,11 +17,13 @@ from calibrant import (
     Calibrator,
     Identity,
     Predictions,
+    StructuredScaling,
     TemperatureScaling,
     Traits,
 )
 from calibrant import load as load_calibrator
 from calibrant.calibrators.combinators import auto as auto_module
+from calibrant.calibrators.combinators.auto import trials as trials_module
 from calibrant.calibrators.combinators.auto.folds import stratified_folds
 from calibrant.calibrators.combinators.auto.gain import Gain
 from calibrant.calibrators.combinators.auto.pool import Pool
@@ -411,3 +413,15 @@ def test_the_explanation_says_where_losses_are_not_those_of_the_scores_as_given(
     assert "Losses are measured with zeros raised to 0.05." in fitted.explanation_
     plain = AutoCalibration(["temperature"]).fit(p[1::4].repeat(9, axis=0), [0, 1, 2] * 90)
     assert "Losses are measured" not in plain.explanation_
+
+
+def test_a_strength_that_is_hopeless_on_the_first_fold_is_given_up_without_alarm(monkeypatch):
+    """With limits of zero, every strength but the best one is hopeless."""
+    monkeypatch.setattr(trials_module, "HOPELESS_EXCESS", 0.0)
+    monkeypatch.setattr(trials_module, "HOPELESS_ERRORS", 0.0)
+    X, y = sample("asymmetric", 1200)
+    fitted = AutoCalibration([StructuredScaling(strength=10.0), StructuredScaling(strength=0.1)]).fit(X, y)
+    notes = [note.partition(":")[0] for note in fitted.decision_["note"]]
+    assert sorted(notes) == ["", "", "given up"]
+    assert notes[0] == ""
+    assert "could not be evaluated" not in fitted.explanation_
