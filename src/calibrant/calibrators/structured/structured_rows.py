@@ -74,7 +74,8 @@ MANY_ENTRIES, SAMPLE_ENTRIES = 2**21, 2**20
 TOLERANCE, TOLERANCE_OF_FLOAT32 = 1e-8, 1e-5
 
 # Of starts, and of fits that only have to be compared.
-ROUGH, TOLERANCE_OF_TRIALS = 1e-4, 1e-3
+ROUGH = 1e-4
+TOLERANCE_OF_TRIALS = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
