@@ -120,15 +120,12 @@ def test_no_class_gets_a_zero_where_zeros_occur(name):
 
 @every_method_with_class_terms
 def test_classes_without_rows_and_without_scores_cost_their_stated_share(name):
-    """Scores of 4 classes, and 12 columns of zeros: all of these together have at most 1 / (n + 2) of every row.
-
-    A pool may have half as much again: a temperature, which all columns share, has a small weight in it.
-    """
+    """Scores of 4 classes, and 12 columns of zeros: all of these together have at most 1 / (n + 2) of every row."""
     X, y = problem(4)
     wide = np.hstack([X, np.zeros((len(y), 12))])
     alone = settled(name).fit(X, y).predict_proba(X)
     calibrated = fit_without_warning(name, wide, y).predict_proba(wide)
-    share = (1.01 if settled(name)._is_restricted_to_present_classes else 1.5) / (len(y) + 2)
+    share = 1.01 / (len(y) + 2)
     assert (calibrated[:, 4:].sum(axis=1) <= share).all()
     rows = np.arange(len(y))
     of_truth, of_truth_alone = calibrated[rows, y], alone[rows, y]

@@ -205,7 +205,7 @@ def _fit_automatic(method: AutoCalibration, source: RowSource) -> None:
         sample,
         source.n_rows,
         source_of_counts,
-        lambda family: [
+        lambda family, _: [
             _fit(clone(candidate.calibrator), source_of_counts, warn_of_absent=False) for candidate in family
         ],
     )

@@ -179,3 +179,39 @@ def test_the_temperature_is_the_same_to_the_last_digit_however_rows_are_counted(
         )
         other = TemperatureScaling(loss=loss).fit(Predictions.from_logits(logits[repeated]), labels[repeated])
         assert weighted.inverse_temperature_ == other.inverse_temperature_
+
+
+def test_a_prior_adds_its_log_density_to_the_log_likelihood():
+    """The derivative of the penalised loss vanishes: sum of (sigmoid(beta z) - y) z, plus (beta - 0.7) / 0.2^2."""
+    z = np.array([2.0, 1.0, -1.5, 3.0, -0.5, 1.2])
+    y = np.array([1, 0, 0, 1, 1, 1])
+    X = Predictions.from_logits(np.column_stack([np.zeros(6), z]))
+    beta = TemperatureScaling(prior=(0.7, 0.2)).fit(X, y).inverse_temperature_
+    slope = ((1 / (1 + np.exp(-beta * z)) - y) @ z) + (beta - 0.7) / 0.2**2
+    assert abs(slope) < 1e-6
+
+
+def test_a_prior_keeps_the_temperature_of_separated_rows_finite():
+    X, y = [[0.9, 0.1], [0.2, 0.8]] * 5, [0, 1] * 5
+    assert 0.7 < TemperatureScaling(prior=(0.7, 0.5)).fit(X, y).inverse_temperature_ < 3
+
+
+def test_batches_with_a_prior_end_at_the_fit_to_all_rows():
+    generator = np.random.default_rng(0)
+    X, y = generator.dirichlet(np.ones(3), 60), generator.integers(3, size=60)
+    batches = TemperatureScaling(prior=(0.7, 0.1))
+    for part in (slice(0, 20), slice(20, 40), slice(40, 60)):
+        batches.partial_fit(X[part], y[part])
+    whole = TemperatureScaling(prior=(0.7, 0.1)).fit(X, y)
+    assert batches.inverse_temperature_ == pytest.approx(whole.inverse_temperature_, rel=1e-4)
+
+
+@pytest.mark.parametrize("prior", [0.7, (0.7,), (0.7, 0.0), (-1.0, 0.5), "wide"])
+def test_a_prior_is_a_mean_and_a_standard_deviation(prior):
+    with pytest.raises(ParameterError, match="prior must be a positive mean and standard deviation"):
+        TemperatureScaling(prior=prior).fit([[0.9, 0.1]] * 4, [0, 0, 0, 1])
+
+
+def test_a_prior_needs_a_likelihood():
+    with pytest.raises(ParameterError, match="prior needs a likelihood"):
+        TemperatureScaling("brier", prior=(0.7, 0.5)).fit([[0.9, 0.1]] * 4, [0, 0, 0, 1])

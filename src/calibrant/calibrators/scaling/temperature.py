@@ -10,8 +10,9 @@ from calibrant.calibrator import Traits
 from calibrant.calibrators.parametric import ParametricCalibrator
 from calibrant.calibrators.quadratic_summary import QuadraticSummary
 from calibrant.calibrators.scaling.temperature_fit import LOSSES, fit_inverse_temperature
-from calibrant.objective import Family, FeatureRows, ScalarMap, logits
-from calibrant.options import check_around_one, check_choice
+from calibrant.errors import ParameterError
+from calibrant.objective import Family, FeatureRows, QuadraticPenalty, ScalarMap, logits
+from calibrant.options import check_around_one, check_choice, real_array
 from calibrant.solvers import Solution
 
 __all__ = ["TemperatureScaling"]
@@ -31,6 +32,9 @@ class TemperatureScaling(ParametricCalibrator):
         Loss of the fit: log-loss, or the squared error summed over classes.
     bounds : tuple of float, default=(1e-3, 1e3)
         Bounds of :math:`\beta`; a fit at a bound warns.
+    prior : tuple of float, optional
+        Mean :math:`\beta_0` and standard deviation :math:`\sigma` of a normal prior of :math:`\beta`, for few rows. The fit is
+        then the posterior mode: :math:`(\beta - \beta_0)^2 / 2 \sigma^2` is added to the sum of log-losses.
 
     Attributes
     ----------
@@ -65,27 +69,54 @@ class TemperatureScaling(ParametricCalibrator):
     array([[0.75, 0.25]])
     """
 
-    traits = Traits(keeps_argmax=True, contains_identity=True, shares_parameters=True)
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"temperature": {}}
     batches: ClassVar[Summary | None] = QuadraticSummary(needs_all_classes=False)
 
     def __init__(
-        self, loss: Literal["log", "brier"] = "log", bounds: tuple[float, float] = (1e-3, 1e3)
+        self,
+        loss: Literal["log", "brier"] = "log",
+        bounds: tuple[float, float] = (1e-3, 1e3),
+        prior: tuple[float, float] | None = None,
     ) -> None:
         self.loss = loss
         self.bounds = bounds
+        self.prior = prior
+
+    @property
+    def traits(self) -> Traits:  # type: ignore[override]
+        """A prior may move a map away from the identity."""
+        return Traits(keeps_argmax=True, contains_identity=self.prior is None, shares_parameters=True)
 
     def family(self, n_classes: int) -> Family:
         """Return the family of all temperatures."""
         lower, upper = self.bounds
-        return Family(logits, _PositiveScale(n_classes, lower), LOSSES[self.loss], upper=upper)
+        penalty = None
+        if self.prior is not None:
+            mean, deviation = self.prior
+            penalty = QuadraticPenalty(np.array([1 / (2 * deviation**2)]), np.array([float(mean)]))
+        return Family(
+            logits,
+            _PositiveScale(n_classes, lower),
+            LOSSES[self.loss],
+            upper=upper,
+            penalty_in_rows=penalty,
+        )
 
     def _check_parameters(self) -> None:
         check_choice("loss", self.loss, ("log", "brier"))
         check_around_one("bounds", self.bounds)
+        if self.prior is not None:
+            pair = real_array(self.prior)
+            if pair is None or pair.shape != (2,) or not (np.isfinite(pair) & (pair > 0)).all():
+                raise ParameterError(
+                    f"prior must be a positive mean and standard deviation, such as (0.7, 0.5), not {self.prior!r}."
+                )
+            if self.loss != "log":
+                raise ParameterError("prior needs a likelihood; set loss='log', or prior=None.")
 
-    def _solved(self, family: Family, rows: FeatureRows) -> Solution:  # noqa: ARG002
-        return fit_inverse_temperature(rows, self.loss, self.bounds)
+    def _solved(self, family: Family, rows: FeatureRows) -> Solution:
+        penalty = family.mean_penalty(rows.total_weight)
+        return fit_inverse_temperature(rows, self.loss, self.bounds, penalty=penalty)
 
     @property
     def _theta(self) -> NDArray[np.float64]:

@@ -1,6 +1,7 @@
 """Fit of an inverse temperature, for temperature scaling and as the start of every larger fit."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from calibrant.objective import (
     CrossEntropy,
     FeatureRows,
     Objective,
+    QuadraticPenalty,
     RowSource,
     ScalarMap,
 )
@@ -47,11 +49,12 @@ def fit_inverse_temperature(
     loss: Literal["log", "brier"] = "log",
     bounds: tuple[float, float] = (1e-3, 1e3),
     tolerance: float | None = None,
+    penalty: QuadraticPenalty | None = None,
 ) -> Solution:
     """Return the best inverse temperature of labelled predictions, or of rows of logits, as a one-element theta.
 
-    A fit to a sample is the start of a fit to a large calibration set. The Brier score may have several local minima: the
-    sample locates them, and all rows decide which is the lowest.
+    ``penalty`` is added to the mean loss. A fit to a sample is the start of a fit to a large calibration set. The Brier score
+    may have several local minima: the sample locates them, and all rows decide which is the lowest.
     """
     rows = data if isinstance(data, FeatureRows) else _logit_rows(data)
     if tolerance is None:
@@ -59,10 +62,10 @@ def fit_inverse_temperature(
     starts = [1.0]
     if rows.n_rows >= 4 * SAMPLE_ROWS or loss == "brier":
         some = rows if rows.n_rows < 4 * SAMPLE_ROWS else rows.sample(SAMPLE_ROWS, scrambled_key)
-        sample = _MeanLoss(some, loss)
+        sample = _MeanLoss(some, loss, penalty)
         rough = [1.0] if loss == "log" else _local_minima(sample, bounds)
         starts = [bracketed_newton(sample, start, bounds, tolerance=1e-2).argument for start in rough]
-    mean_loss = _MeanLoss(rows, loss)
+    mean_loss = _MeanLoss(rows, loss, penalty)
     with mean_loss.objective.open():
         start = starts[0] if len(starts) == 1 else min(starts, key=lambda beta: mean_loss(beta)[0])
         found = bracketed_newton(mean_loss, start, bounds, tolerance=tolerance)
@@ -72,7 +75,10 @@ def fit_inverse_temperature(
     elif found.status is Status.CONVERGED:
         # The last digits depend on the order in which rows are added up, and would decide ties of tempered scores.
         found = found._replace(argument=float(with_bits(np.array(found.argument), DIGITS)))
-    return found.solution(identity_loss)
+    return replace(
+        found.solution(identity_loss - mean_loss.penalty_at(1.0)),
+        loss=found.value - mean_loss.penalty_at(found.argument),
+    )
 
 
 def bounded_steepness(solution: Solution) -> float:
@@ -113,14 +119,23 @@ def _logit_rows(data: LabelledPredictions) -> ArrayRows:
 
 
 class _MeanLoss:
-    """Mean loss of softmax(beta z), with its two derivatives in beta."""
+    """Mean loss of softmax(beta z) plus a penalty, with its two derivatives in beta."""
 
-    def __init__(self, rows: FeatureRows, loss: str) -> None:
+    def __init__(self, rows: FeatureRows, loss: str, penalty: QuadraticPenalty | None = None) -> None:
         self.objective = Objective(LOSSES[loss], ScalarMap(rows.n_columns), rows, exact=False)
+        self.penalty = QuadraticPenalty.none(1) if penalty is None else penalty
 
     def __call__(self, beta: float) -> tuple[float, float, float]:
-        at = self.objective.data_expansion(np.array([beta]))
-        return at.value, float(at.gradient[0]), float(at.hessian[0, 0])
+        theta = np.array([beta])
+        at = self.objective.data_expansion(theta)
+        return (
+            at.value + self.penalty.value(theta),
+            float(at.gradient[0] + self.penalty.gradient(theta)[0]),
+            float(at.hessian[0, 0] + self.penalty.hessian()[0, 0]),
+        )
+
+    def penalty_at(self, beta: float) -> float:
+        return self.penalty.value(np.array([beta]))
 
 
 def scrambled_key(logits: FloatArray) -> Vector:

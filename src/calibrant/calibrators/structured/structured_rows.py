@@ -21,7 +21,7 @@ from calibrant.objective.curvature import Curvature
 from calibrant.objective.family import Features
 from calibrant.solvers import Solution, newton_steps
 
-__all__ = ["ROUGH", "NearbyPath", "StructuredRows", "mixed_scores"]
+__all__ = ["TOLERANCE_OF_TRIALS", "NearbyPath", "StructuredRows", "mixed_scores"]
 
 
 # Gaps to the largest logit are clipped here, so that products with them stay finite in float32.
@@ -76,6 +76,7 @@ TOLERANCE, TOLERANCE_OF_FLOAT32 = 1e-8, 1e-5
 
 # Of starts, and of fits that only have to be compared.
 ROUGH = 1e-4
+TOLERANCE_OF_TRIALS = 1e-3
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,12 @@ from calibrant.calibrators.identity_check import is_worse_than_identity
 from calibrant.calibrators.parametric import ParametricCalibrator
 from calibrant.calibrators.structured.shared_segments import RowScales, SharedSegments
 from calibrant.calibrators.structured.structured_map import ClassTerms, StructuredMap, structured_penalty
-from calibrant.calibrators.structured.structured_rows import ROUGH, NearbyPath, StructuredRows, mixed_scores
+from calibrant.calibrators.structured.structured_rows import (
+    TOLERANCE_OF_TRIALS,
+    NearbyPath,
+    StructuredRows,
+    mixed_scores,
+)
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.fit_cost import FitCost
 from calibrant.graph import TracedPredictions
@@ -245,20 +250,26 @@ class StructuredScaling(ParametricCalibrator):
         return self.fit_path_labelled(LabelledPredictions.parse(X, y, sample_weight), strengths)
 
     def fit_path_labelled(
-        self, data: LabelledPredictions, strengths: Sequence[float], *, warn_of_absent: bool = True
+        self,
+        data: LabelledPredictions,
+        strengths: Sequence[float],
+        *,
+        nearby: NearbyPath | None = None,
+        warn_of_absent: bool = True,
     ) -> list[Self]:
         """Fit a path to parsed rows; see :meth:`fit_path`.
 
-        ``warn_of_absent=False`` is for stages whose caller has already warned of classes without rows.
+        ``nearby`` is where to start. ``warn_of_absent=False`` is for stages whose caller has already warned of classes
+        without rows.
         """
         for strength in strengths:
             check_not_negative("strength", strength, "such as 1")
-        return self._path(data, strengths, _Shared(), warn_of_absent=warn_of_absent)
+        return self._path(data, strengths, _Shared(nearby=nearby), warn_of_absent=warn_of_absent)
 
     def fit_trial_path(
         self, data: LabelledPredictions, strengths: Sequence[float], nearby: NearbyPath | None = None
     ) -> "tuple[list[StructuredScaling], NearbyPath | None]":
-        """Fit a path for cross-validation, to 1e-4 nats, and return it with the start of that of the next fold.
+        """Fit a path for cross-validation, to 1e-3 nats, and return it with the start of that of the next fold.
 
         >>> from calibrant.synthetic import tasks
         >>> rows = tasks()["mixed"].sample(300, random_state=0)
@@ -269,7 +280,7 @@ class StructuredScaling(ParametricCalibrator):
         >>> bool(abs(fitted.solution_.value - exact.solution_.value) < 1e-5)
         True
         """
-        shared = _Shared(nearby=nearby, least_tolerance=ROUGH)
+        shared = _Shared(nearby=nearby, least_tolerance=TOLERANCE_OF_TRIALS)
         path: list[StructuredScaling] = [*self._path(data, strengths, shared, warn_of_absent=False)]
         if shared.rows is None or path[0]._has_seen_one_class:
             return path, None

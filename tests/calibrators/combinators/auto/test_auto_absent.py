@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from calibrant import AutoCalibration, Predictions
-from calibrant.calibrators.combinators.auto.absent import factor_of_absent, largest_share_of_absent
+from calibrant.calibrators.combinators.auto.absent import factor_of_mean, largest_share_of_absent
+from calibrant.calibrators.combinators.auto.trials import default_candidates
+from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics import log_loss
 
 pytestmark = pytest.mark.filterwarnings("ignore:no calibration row has class")
@@ -50,6 +52,33 @@ def test_the_bound_is_the_upper_limit_of_a_poisson_count():
 
 def test_the_factor_gives_the_wanted_mean():
     masses, weights = np.array([0.1, 0.7, 0.4]), np.array([1.0, 2.0, 3.0])
-    factor = factor_of_absent(masses, weights, 0.05)
+    factor = factor_of_mean(masses, weights, 0.05)
     scaled = factor * masses / (1 - masses + factor * masses)
     assert np.average(scaled, weights=weights) == pytest.approx(0.05)
+
+
+def test_absent_classes_without_scores_have_at_most_laplaces_share_in_every_row():
+    """Half of the columns are zero: a temperature below 1 would raise the floor that stands for these zeros."""
+    generator = np.random.default_rng(2)
+    p = generator.dirichlet(np.ones(4) / 5, 80)
+    y = np.where(generator.random(80) < 0.4, generator.integers(4, size=80), p.argmax(axis=1))
+    wide = np.hstack([p, np.zeros((80, 30))])
+    fitted = AutoCalibration(CHEAP).fit(wide, y)
+    assert fitted.predict_proba(wide)[:, 4:].sum(axis=1).max() <= (1 + 1e-9) / 82
+
+
+def test_matrices_are_tried_where_few_of_many_classes_have_rows():
+    generator = np.random.default_rng(3)
+    labels = generator.integers(3, size=120)
+    p = generator.dirichlet(np.ones(250), 120)
+    names = [
+        candidate.name
+        for candidate in default_candidates(
+            LabelledPredictions.parse(Predictions.from_probabilities(p), labels)
+        )
+    ]
+    assert "shared-matrix (strength=1)" in names
+    many = LabelledPredictions.parse(
+        Predictions.from_probabilities(generator.dirichlet(np.ones(250), 250)), np.arange(250)
+    )
+    assert not [one for one in default_candidates(many) if "matrix" in one.name]

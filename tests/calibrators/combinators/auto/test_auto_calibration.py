@@ -17,14 +17,16 @@ from calibrant import (
     Calibrator,
     Identity,
     Predictions,
+    StructuredScaling,
     TemperatureScaling,
     Traits,
 )
 from calibrant import load as load_calibrator
 from calibrant.calibrators.combinators import auto as auto_module
-from calibrant.calibrators.combinators.auto import Pool
+from calibrant.calibrators.combinators.auto import trials as trials_module
 from calibrant.calibrators.combinators.auto.folds import stratified_folds
 from calibrant.calibrators.combinators.auto.gain import Gain
+from calibrant.calibrators.combinators.auto.pool import Pool
 from calibrant.calibrators.combinators.auto.trials import default_candidates
 from calibrant.errors import LabelError, MissingClassWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -133,7 +135,7 @@ def test_the_identity_is_kept_and_explained_where_rows_held_out_speak_clearly_ag
 def test_a_pool_that_does_harm_to_the_calibration_rows_is_rejected(monkeypatch):
     X, y = sample("calibrated", 300)
     monkeypatch.setattr(
-        auto_module, "pooled", lambda trials, _: Pool(np.array([0.0, 1.0]), trials.evaluated[0].losses - 1)
+        auto_module, "pooled", lambda trials, *_: Pool(np.array([0.0, 1.0]), trials.evaluated[0].losses - 1)
     )
     fitted = AutoCalibration([Turned()]).fit(X, y)
     assert "worse on the complete calibration set" in fitted.explanation_
@@ -411,3 +413,15 @@ def test_the_explanation_says_where_losses_are_not_those_of_the_scores_as_given(
     assert "Losses are measured with zeros raised to 0.05." in fitted.explanation_
     plain = AutoCalibration(["temperature"]).fit(p[1::4].repeat(9, axis=0), [0, 1, 2] * 90)
     assert "Losses are measured" not in plain.explanation_
+
+
+def test_a_strength_that_is_hopeless_on_the_first_fold_is_given_up_without_alarm(monkeypatch):
+    """With limits of zero, every strength but the best one is hopeless."""
+    monkeypatch.setattr(trials_module, "HOPELESS_EXCESS", 0.0)
+    monkeypatch.setattr(trials_module, "HOPELESS_ERRORS", 0.0)
+    X, y = sample("asymmetric", 1200)
+    fitted = AutoCalibration([StructuredScaling(strength=10.0), StructuredScaling(strength=0.1)]).fit(X, y)
+    notes = [note.partition(":")[0] for note in fitted.decision_["note"]]
+    assert sorted(notes) == ["", "", "given up"]
+    assert notes[0] == ""
+    assert "could not be evaluated" not in fitted.explanation_

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from calibrant import Identity, IsotonicCalibration, TemperatureScaling, VectorScaling
-from calibrant.calibrators.combinators import auto as auto_module
-from calibrant.calibrators.combinators.auto import (
+from calibrant.calibrators.combinators.auto import pool as pool_module
+from calibrant.calibrators.combinators.auto.pool import (
     PRIOR_ROWS,
     PRIOR_ROWS_OF_IDENTITY,
     PRIOR_ROWS_OF_STEPS,
+    PRIOR_ROWS_OF_TEMPERATURE,
     pooled,
+    prior_log_odds,
     probability_of_identity,
     single,
 )
@@ -37,7 +39,7 @@ def trials_of(losses, fold_numbers=None, weights=None, group_of_row=None):
 @pytest.fixture
 def mixture_alone(monkeypatch):
     """Predictions are never calibrated, so that the pool is the mixture."""
-    monkeypatch.setattr(auto_module, "PRIOR_LOG_ODDS", -np.inf)
+    monkeypatch.setattr(pool_module, "prior_log_odds", lambda n_classes: -np.inf)  # noqa: ARG005
 
 
 @pytest.mark.usefixtures("mixture_alone")
@@ -46,14 +48,14 @@ def test_weights_are_those_that_expectation_maximisation_finds():
     generator = np.random.default_rng(0)
     losses = generator.exponential(1.0, (200, 4))
     weights = generator.integers(1, 4, 200).astype(float)
-    prior = np.array([PRIOR_ROWS_OF_IDENTITY, *[PRIOR_ROWS] * 3])
+    prior = np.array([PRIOR_ROWS_OF_IDENTITY, PRIOR_ROWS_OF_TEMPERATURE, *[PRIOR_ROWS] * 2])
     mixture = np.full(4, 0.25)
     for _ in range(5000):
         shares = mixture * np.exp(-losses)
         shares /= shares.sum(axis=1, keepdims=True)
         mixture = weights @ shares + prior
         mixture /= mixture.sum()
-    found = pooled(trials_of(losses, weights=weights), negligible=0.0)
+    found = pooled(trials_of(losses, weights=weights), negligible=0.0, n_classes=3)
     np.testing.assert_allclose(found.weights, mixture, atol=1e-5)
 
 
@@ -61,7 +63,7 @@ def test_weights_are_those_that_expectation_maximisation_finds():
 def test_candidates_of_one_family_share_their_prior_belief():
     """Eight copies of a candidate get together what one of them would get."""
     losses = np.random.default_rng(3).exponential(1.0, (40, 3))
-    alone = pooled(trials_of(losses), negligible=0.0).weights
+    alone = pooled(trials_of(losses), negligible=0.0, n_classes=3).weights
     copies = losses[:, [0, 1, 2, 2, 2]]
     kinds = [Identity(), TemperatureScaling(), *[VectorScaling()] * 3]
     trials = Trials(
@@ -73,7 +75,7 @@ def test_candidates_of_one_family_share_their_prior_belief():
         40,
         np.arange(40),
     )
-    shared = pooled(trials, negligible=0.0).weights
+    shared = pooled(trials, negligible=0.0, n_classes=3).weights
     np.testing.assert_allclose([*shared[:2], shared[2:].sum()], alone, atol=1e-6)
 
 
@@ -81,19 +83,19 @@ def test_candidates_of_one_family_share_their_prior_belief():
 def test_losses_of_the_pool_are_those_of_weights_that_have_not_seen_the_row():
     losses = np.random.default_rng(1).exponential(1.0, (60, 3))
     numbers = np.arange(60) % 3
-    found = pooled(trials_of(losses, numbers), negligible=0.0)
+    found = pooled(trials_of(losses, numbers), negligible=0.0, n_classes=3)
     for fold in range(3):
         own = numbers == fold
-        without = pooled(trials_of(losses[~own], numbers[~own]), negligible=0.0).weights
+        without = pooled(trials_of(losses[~own], numbers[~own]), negligible=0.0, n_classes=3).weights
         np.testing.assert_allclose(found.losses[own], -np.log(np.exp(-losses[own]) @ without), atol=1e-9)
 
 
 @pytest.mark.usefixtures("mixture_alone")
 def test_negligible_components_are_dropped_and_the_others_share_their_weight():
     losses = np.random.default_rng(2).exponential(1.0, (300, 12))
-    all_of_them = pooled(trials_of(losses), negligible=0.0).weights
+    all_of_them = pooled(trials_of(losses), negligible=0.0, n_classes=3).weights
     assert all_of_them.min() > 0
-    some = pooled(trials_of(losses), negligible=0.1).weights
+    some = pooled(trials_of(losses), negligible=0.1, n_classes=3).weights
     assert (some[some > 0] >= 0.1).all()
     assert some.sum() == pytest.approx(1)
     assert (some == 0).any()
@@ -111,26 +113,26 @@ def test_step_functions_have_a_small_prior():
         trials_of(losses),
         trials=[Trial(Candidate(*kind), losses[:, place], 0.0) for place, kind in enumerate(kinds.items())],
     )
-    weights = pooled(trials, negligible=0.0).weights
-    assert weights[2] / weights[1] == pytest.approx(PRIOR_ROWS_OF_STEPS / PRIOR_ROWS, rel=1e-3)
+    weights = pooled(trials, negligible=0.0, n_classes=3).weights
+    assert weights[2] / weights[1] == pytest.approx(PRIOR_ROWS_OF_STEPS / PRIOR_ROWS_OF_TEMPERATURE, rel=1e-3)
 
 
 @pytest.mark.parametrize("advantage", [-0.2, 0.0, 0.05, 1.0])
 def test_the_identity_has_the_posterior_probability_of_calibrated_predictions(advantage, monkeypatch):
     losses = np.random.default_rng(4).exponential(1.0, (50, 3))
     losses[:, 0] += advantage
-    pool = pooled(trials_of(losses), negligible=0.0)
-    monkeypatch.setattr(auto_module, "PRIOR_LOG_ODDS", -np.inf)
-    mixture = pooled(trials_of(losses), negligible=0.0)
+    pool = pooled(trials_of(losses), negligible=0.0, n_classes=3)
+    monkeypatch.setattr(pool_module, "prior_log_odds", lambda n_classes: -np.inf)  # noqa: ARG005
+    mixture = pooled(trials_of(losses), negligible=0.0, n_classes=3)
     monkeypatch.undo()
-    share = probability_of_identity((losses[:, 0] - mixture.losses).sum(), 0.0)
+    share = probability_of_identity((losses[:, 0] - mixture.losses).sum(), prior_log_odds(3), 0.0)
     np.testing.assert_allclose(pool.weights, share * np.eye(3)[0] + (1 - share) * mixture.weights, atol=1e-12)
 
 
 def test_a_pool_that_is_worse_on_held_out_rows_leaves_the_identity():
     """Every candidate is worse by 0.2 nats on each of 100 rows."""
     losses = np.random.default_rng(5).exponential(1.0, (100, 1)) + np.array([0.0, 0.2, 0.2])
-    np.testing.assert_array_equal(pooled(trials_of(losses), negligible=0.2).weights, [1, 0, 0])
+    np.testing.assert_array_equal(pooled(trials_of(losses), negligible=0.2, n_classes=3).weights, [1, 0, 0])
 
 
 def test_a_single_choice_is_the_simplest_within_a_standard_error_of_the_best():

@@ -1,29 +1,26 @@
 """AutoCalibration: the default, a cross-validated choice or pool of calibrators, with an explanation."""
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
-from calibrant.arrays import Matrix, Vector
+from calibrant.arrays import Vector
 from calibrant.calibrator import Calibrator, Traits
-from calibrant.calibrators.combinators.auto.absent import factor_of_absent, largest_share_of_absent
+from calibrant.calibrators.combinators.auto.absent import factor_of_absent, factor_of_scoreless
+from calibrant.calibrators.combinators.auto.explanation import decision_table, in_words
 from calibrant.calibrators.combinators.auto.folds import (
     TRIAL_ROWS,
     merged_duplicates,
     stratified_folds,
     trial_rows,
 )
-from calibrant.calibrators.combinators.auto.gain import Gain, gain_in_words
+from calibrant.calibrators.combinators.auto.gain import Gain
+from calibrant.calibrators.combinators.auto.pool import pooled, single
 from calibrant.calibrators.combinators.auto.trials import (
-    IDENTITY,
-    STEPS,
     Candidate,
-    Trials,
     chosen_candidates,
     default_candidates,
     evaluate_candidates,
@@ -31,6 +28,7 @@ from calibrant.calibrators.combinators.auto.trials import (
     fitted_family,
 )
 from calibrant.calibrators.identity_check import is_worse_than_identity
+from calibrant.calibrators.structured.structured_rows import NearbyPath
 from calibrant.errors import LabelError, ParameterError
 from calibrant.fit_cost import FitCost, FitPart, JointCost, announce_cost
 from calibrant.graph import TracedPredictions
@@ -39,219 +37,9 @@ from calibrant.notices import held_back
 from calibrant.objective import RowSource
 from calibrant.options import check_choice, check_flag, is_number, is_whole
 from calibrant.predictions import Predictions
-from calibrant.presentation.sentences import counted
-from calibrant.solvers.simplex_weights import likeliest_weights
 from calibrant.space import Space
 
 __all__ = ["AutoCalibration"]
-
-
-# Differences of fewer nats than this are rounding and unfinished searches.
-ROUNDING = 2e-5
-
-# The constants of the prior are chosen on the odd-numbered sets by benchmarks/prior_of_automatic_choice.py.
-
-# Dirichlet prior of the weights, in pseudo-counts per family of candidates. It keeps the weights of a small calibration set
-# spread. The identity has less, since it has a prior probability too; step functions enter only if the rows want them.
-PRIOR_ROWS, PRIOR_ROWS_OF_IDENTITY, PRIOR_ROWS_OF_STEPS = 0.5, 0.3, 0.01
-
-# Prior log-odds of calibrated predictions: the identity against the pool.
-PRIOR_LOG_ODDS = 1.5
-
-# A smaller posterior probability of the identity is rounded to 0.
-LEAST_SHARE = 1e-4
-
-
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """Weights of the candidates, and the out-of-fold losses of the pool.
-
-    Attributes
-    ----------
-    weights : ndarray of shape (m,)
-        Weight of every evaluated candidate; non-negative, with sum 1.
-    losses : ndarray of shape (N,)
-        Log-loss of every held-out row, with maps and weights fitted without its fold.
-    """
-
-    weights: Vector
-    losses: Vector
-
-
-def pooled(trials: Trials, negligible: float) -> Pool:
-    r"""Average a mixture of all candidates and the identity, by the posterior probability that predictions are calibrated.
-
-    The mixture has the weights of the largest posterior density given the held-out rows,
-
-    .. math:: \max_{w \ge 0, \sum_c w_c = 1} \; \sum_i v_i \log \sum_c w_c\, \hat q_c^{(-i)}(y_i) + \sum_c \tau_c \log w_c
-
-    Components with a weight below ``negligible`` are dropped and the weights of the others are refitted. The posterior
-    probability of the identity is that of :func:`probability_of_identity`. The losses are out of fold: neither maps nor
-    weights are fitted to the row, although the weights come from losses of maps that are.
-    """
-    losses = np.stack([trial.losses for trial in trials.evaluated if trial.losses is not None], axis=1)
-    prior = _prior([trial.candidate for trial in trials.evaluated])
-    weights = _sparse_weights(losses, trials.weights, prior, negligible)
-    held_out = [(trials.fold_numbers == fold) for fold in np.unique(trials.fold_numbers)]
-    both = losses[:, [0, 0]]  # of the identity and of the mixture
-    for test in held_out:
-        without = _sparse_weights(losses[~test], trials.weights[~test], prior, negligible)
-        both[test, 1] = _mixture_losses(losses[test], without)
-    gains = trials.weights * (both[:, 0] - both[:, 1])
-    own = np.empty(len(losses))
-    for test in held_out:
-        share = probability_of_identity(float(gains[~test].sum()), negligible)
-        own[test] = _mixture_losses(both[test], np.array([share, 1 - share]))
-    share = probability_of_identity(float(gains.sum()), negligible)
-    weights *= 1 - share
-    weights[0] += share
-    return Pool(weights, own)
-
-
-def probability_of_identity(gain: float, negligible: float) -> float:
-    r"""Return the posterior probability that the uncalibrated predictions are better than the pool.
-
-    .. math:: \frac{1}{1 + e^{G - \rho}}
-
-    for the total held-out gain G of the pool, in nats: its exponential is the pseudo-Bayes factor :cite:`geisser1979` and
-    :math:`\rho` the prior log-odds. Rounded to 0 or 1 if the identity or the pool is negligible.
-
-    >>> [round(probability_of_identity(gain, 0.02), 3) for gain in (-10.0, 0.0, 5.0, 20.0)]
-    [1.0, 0.818, 0.029, 0.0]
-    """
-    share = float(expit(PRIOR_LOG_ODDS - gain))
-    if share < LEAST_SHARE:
-        return 0.0
-    return 1.0 if 1 - share < negligible else share
-
-
-def single(trials: Trials) -> Pool:
-    """Put all weight on the simplest candidate within one standard error of the best one.
-
-    The losses are those of a choice without the fold of the row.
-    """
-    losses = np.stack([trial.losses for trial in trials.evaluated if trial.losses is not None], axis=1)
-    own = np.empty(len(losses))
-    for fold in np.unique(trials.fold_numbers):
-        test = trials.fold_numbers == fold
-        own[test] = losses[test, _simplest(losses, trials, ~test)]
-    weights = np.zeros(losses.shape[1])
-    weights[_simplest(losses, trials, np.full(len(losses), True))] = 1.0
-    return Pool(weights, own)
-
-
-def _simplest(losses: Matrix, trials: Trials, rows: NDArray[np.bool_]) -> int:
-    """Return the first candidate within one standard error of the best on the given rows."""
-    losses = losses[rows]
-    means = np.average(losses, axis=0, weights=trials.weights[rows])
-    best = int(np.argmin(means))
-    for place in range(losses.shape[1]):
-        excess = losses[:, place] - losses[:, best]
-        allowed = max(ROUNDING, trials.standard_error(excess, rows) if place != best else 0.0)
-        if means[place] - means[best] <= allowed:
-            return place
-    return best
-
-
-def _prior(candidates: list[Candidate]) -> Vector:
-    """Return the pseudo-count of each candidate; a family shares one."""
-    counts = Counter(candidate.family for candidate in candidates)
-    prior = np.array(
-        [
-            (PRIOR_ROWS_OF_STEPS if candidate.name in STEPS else PRIOR_ROWS) / counts[candidate.family]
-            for candidate in candidates
-        ]
-    )
-    prior[0] = PRIOR_ROWS_OF_IDENTITY
-    return prior
-
-
-def _sparse_weights(losses: Matrix, row_weights: Vector, prior: Vector, negligible: float) -> Vector:
-    """Return the maximum-a-posteriori weights with negligible ones dropped; identical candidates share their weight."""
-    weights = np.zeros(losses.shape[1])
-    kept = np.arange(losses.shape[1])
-    likelihoods = _likelihoods(losses)
-    while True:
-        # A pseudo-count is a row to which only this candidate gives a positive likelihood.
-        rows = np.concatenate([likelihoods[:, kept], np.eye(len(kept))])
-        found = likeliest_weights(rows, np.concatenate([row_weights, prior[kept]])).theta
-        small = (found < negligible) & (found < found.max())
-        if not small.any():
-            weights[kept] = found / found.sum()
-            return weights
-        kept = kept[~small]
-
-
-def _likelihoods(losses: Matrix) -> Matrix:
-    """Return likelihoods relative to the largest of each row, so that they do not all underflow."""
-    likelihoods: Matrix = np.exp(losses.min(axis=1, keepdims=True) - losses)
-    return likelihoods
-
-
-def _mixture_losses(losses: Matrix, weights: Vector) -> Vector:
-    lowest = losses.min(axis=1)
-    mixed = np.exp(lowest[:, np.newaxis] - losses) @ weights
-    result: Vector = lowest - np.log(mixed)
-    return result
-
-
-SHOWN = 4  # components in the explanation
-
-
-def decision_table(trials: Trials, weights: Vector) -> dict[str, Any]:
-    """Return a table of all candidates as columns, see ``AutoCalibration.decision_``."""
-    identity = trials.evaluated[0].losses
-    assert identity is not None
-    of_name = dict(zip([trial.candidate.name for trial in trials.evaluated], weights, strict=True))
-    loss, gain, error = np.full((3, len(trials.trials)), np.nan)
-    for place, trial in enumerate(trials.trials):
-        if trial.losses is not None:
-            gains = identity - trial.losses
-            loss[place] = np.average(trial.losses, weights=trials.weights)
-            gain[place] = np.average(gains, weights=trials.weights)
-            error[place] = trials.standard_error(gains)
-    return {
-        "candidate": [trial.candidate.name for trial in trials.trials],
-        "weight": np.array([of_name.get(trial.candidate.name, 0.0) for trial in trials.trials]),
-        "loss": loss,
-        "gain": gain,
-        "standard_error": error,
-        "seconds": np.array([trial.seconds for trial in trials.trials]),
-        "note": [trial.note for trial in trials.trials],
-    }
-
-
-def in_words(
-    table: dict[str, Any], gain: Gain, rejected: str, n_rows: int, n_folds: int, measured: str = ""
-) -> str:
-    """Return a few sentences: the selection, its gain and the confidence interval of the gain.
-
-    ``rejected`` is the reason to keep the identity instead of the selection, or empty. ``measured`` says how the losses
-    differ from those of the given probabilities, or is empty.
-    """
-    order = np.argsort(-table["weight"], kind="stable")
-    chosen = [place for place in order if table["weight"][place] > 0]
-    names = [table["candidate"][place] for place in chosen]
-    left_out = sum(note != "" for note in table["note"])
-    missing = f" {counted(left_out, 'candidate')} could not be evaluated, see decision_." if left_out else ""
-    if rejected:
-        what = f"The identity map is kept: {rejected}."
-        subject = "rejected selection"
-    elif names == [IDENTITY]:
-        what = "The identity map is kept: no candidate is clearly better."
-        subject = "selection procedure"
-    elif len(names) == 1:
-        what = f"Selected: {names[0]}."
-        subject = "selection procedure"
-    else:
-        parts = [
-            f"{100 * table['weight'][place]:.0f} % {name}" for name, place in zip(names, chosen, strict=True)
-        ]
-        more = f" and {len(parts) - SHOWN} more" if len(parts) > SHOWN else ""
-        what = f"Selected: a pool of {', '.join(parts[:SHOWN])}{more}."
-        subject = "pool"
-    losses = f" Losses are measured {measured}." if measured else ""
-    return f"{what} {gain_in_words(subject, gain, n_rows, n_folds)}{losses}{missing}"
 
 
 COST_OF_DEFAULT = FitCost(0.5, rows=0.7, classes=0.7)
@@ -259,6 +47,9 @@ COST_OF_DEFAULT = FitCost(0.5, rows=0.7, classes=0.7)
 
 COST_OF_SELECTED = FitCost(0.01)
 """Cost of fitting the selected ones to all rows."""
+
+FamilyFit = Callable[[Sequence[Candidate], NearbyPath | None], Sequence[Calibrator]]
+"""Fits candidates of one family to all rows; structured maps may start at a path of some of the rows."""
 
 # Replaces probabilities that underflow.
 TINY = float(np.finfo(np.float64).tiny)
@@ -317,22 +108,24 @@ class AutoCalibration(Calibrator):
 
     Notes
     -----
-    The weights have a Dirichlet prior with half a pseudo-count per kind of candidate, which keeps the pool of a small
-    calibration set spread. The pool is then averaged with the identity, which has the posterior probability
-    :math:`1 / (1 + e^{G - 1.5})` for a total held-out gain of G nats: 82 % without any gain, 3 % for a gain of five nats. The
-    identity alone is kept if the pool is worse on the calibration set itself. The confidence interval in ``explanation_``
-    tells whether the gain is significant.
+    The weights have a Dirichlet prior with half a pseudo-count per kind of candidate and one for the temperature, which keeps
+    the pool of a small calibration set spread. The inverse temperature has a normal prior with mean 0.7 and standard deviation
+    0.5, since most classifiers are over-confident. The pool is then averaged with the identity, which has the posterior
+    probability :math:`1 / (1 + e^{G - \rho})` for a total held-out gain of G nats, with :math:`\rho = \log(10 / K^{0.8})`: 61 %
+    without any gain and 1 % for a gain of five nats, if there are ten classes. The identity alone is kept if the pool is worse
+    on the calibration set itself. The confidence interval in ``explanation_`` tells whether the gain is significant.
 
     Classes without calibration rows have together at most a 95 % bound on the estimate of Good and Turing :cite:`good1953`, the
-    share of classes that were observed once, on average over the calibration set. ``preserve_accuracy`` has no such bound.
+    share of classes that were observed once, on average over the calibration set. Those to which the classifier always gives
+    zero have at most :math:`1 / (n + 2)` in any row. ``preserve_accuracy`` has no such bounds.
 
     Beyond 20,000 rows and 300,000 numbers, candidates are compared on a sample and the selected ones are fitted to all
     rows.
 
-    Costs the fits of all candidates times the number of folds plus one: about a second for 5,000 rows of ten classes, about ten
-    for a hundred classes or a million rows. Structured maps have warm starts along their regularisation paths and from fold to
-    fold.
-    Progress goes to the logger ``"calibrant"`` at level INFO.
+    Costs the fits of all candidates times the number of folds plus one: about a second for 5,000 rows of ten classes, about
+    eight for a hundred classes or a million rows. Structured maps have warm starts along their regularisation paths, from fold
+    to fold, and for the fit to all rows. A regularisation strength that is far worse than another one on the first fold is
+    given up. Progress goes to the logger ``"calibrant"`` at level INFO.
 
     Examples
     --------
@@ -342,12 +135,13 @@ class AutoCalibration(Calibrator):
     >>> y = ([0] * 8 + [1, 2]) * 10 + ([0] * 5 + [1] * 3 + [2] * 2) * 10
     >>> fitted = AutoCalibration(["temperature", "shared-map"]).fit(p, y)
     >>> fitted.predict_proba(p[::100]).round(2)
-    array([[0.83, 0.08, 0.08], [0.44, 0.32, 0.25]])
+    array([[0.82, 0.09, 0.09],
+           [0.43, 0.32, 0.25]])
     >>> for name, weight in zip(fitted.decision_["candidate"], fitted.decision_["weight"]):
     ...     print(f"{weight:.2f} {name}")
-    0.12 uncalibrated
-    0.31 temperature
-    0.57 shared-map
+    0.07 uncalibrated
+    0.51 temperature
+    0.43 shared-map
     """
 
     structure: ClassVar[tuple[str, ...]] = ("preserve_accuracy",)
@@ -434,7 +228,7 @@ class AutoCalibration(Calibrator):
             trial_rows(data),
             n_rows,
             data,
-            lambda family: fitted_family(family, data),
+            lambda family, path: fitted_family(family, data, path),
         )
 
     def _fit_trials(
@@ -442,17 +236,17 @@ class AutoCalibration(Calibrator):
         sample: LabelledPredictions,
         n_rows: int,
         data: LabelledPredictions | RowSource,
-        fit: Callable[[Sequence[Candidate]], Sequence[Calibrator]],
+        fit: FamilyFit,
     ) -> None:
         """Compare candidates on a sample of the rows, and fit the selected ones to all rows by ``fit``, by family."""
         candidates = self._candidates(data)
         folds = stratified_folds(self.cv, sample)
         trials = evaluate_candidates(candidates, sample, folds, self.time_budget, data.n_rows)
-        pool = pooled(trials, self.negligible) if self.choice == "pool" else single(trials)
+        pool = pooled(trials, self.negligible, data.n_classes) if self.choice == "pool" else single(trials)
         gain = Gain.of(pool.losses, trials)
         weights, candidates = pool.weights, [trial.candidate for trial in trials.evaluated]
         self.absent_factors_ = None
-        self._set_parts(candidates, weights, fit)
+        self._set_parts(candidates, weights, fit, trials.paths)
         if weights[0] < 1 and not self._setting("preserve_accuracy"):
             self._limit_absent(sample, data.class_weights)
         gain = gain.of_fit(sample.row_losses("log", self._transform(sample.predictions)), trials)
@@ -460,7 +254,7 @@ class AutoCalibration(Calibrator):
         if is_worse_than_identity(data, self._transform):
             rejected = "the selection is worse on the complete calibration set"
             weights = np.eye(len(weights))[0]
-            self._set_parts(candidates, weights, fit)
+            self._set_parts(candidates, weights, fit, trials.paths)
             self.absent_factors_ = None
         self.decision_ = decision_table(trials, weights)
         self.explanation_ = in_words(
@@ -473,14 +267,19 @@ class AutoCalibration(Calibrator):
         )
 
     def _limit_absent(self, sample: LabelledPredictions, class_weights: Vector) -> None:
-        """Limit the mean probability of classes without calibration rows to what the rows allow."""
+        """Limit the probability of classes without calibration rows to what the rows allow."""
         absent = class_weights == 0
         if not absent.any():
             return
-        masses = self._transform(sample.predictions).probabilities[:, absent].sum(axis=1, dtype=np.float64)
-        factor = factor_of_absent(masses, sample.weights, largest_share_of_absent(class_weights))
-        if factor < 1:
-            self.absent_factors_ = np.where(absent, factor, 1.0)
+        calibrated = self._transform(sample.predictions).probabilities
+        scoreless = absent & ~sample.predictions.probabilities.any(axis=0)
+        factors = np.ones(len(absent))
+        for classes, limited in ((absent & ~scoreless, factor_of_absent), (scoreless, factor_of_scoreless)):
+            if classes.any():
+                masses = calibrated[:, classes].sum(axis=1, dtype=np.float64)
+                factors[classes] = limited(masses, sample.weights, class_weights)
+        if (factors < 1).any():
+            self.absent_factors_ = factors
 
     def _measured(self, predictions: Predictions) -> str:
         """Return how the losses differ from those of the given probabilities; empty if they do not."""
@@ -528,14 +327,15 @@ class AutoCalibration(Calibrator):
         self,
         candidates: list[Candidate],
         weights: NDArray[np.float64],
-        fit: Callable[[Sequence[Candidate]], Sequence[Calibrator]],
+        fit: FamilyFit,
+        paths: Mapping[str, NearbyPath],
     ) -> None:
         kept = [candidate for candidate, weight in zip(candidates, weights, strict=True) if weight > 0]
         fitted: dict[str, Calibrator] = {}
         with held_back():  # the table has what matters
             for family in families(kept):
                 names = [candidate.name for candidate in family]
-                fitted |= zip(names, fit(family), strict=True)
+                fitted |= zip(names, fit(family, paths.get(family[0].family)), strict=True)
         self.calibrators_ = [fitted[candidate.name] for candidate in kept]
         self.weights_ = weights[weights > 0]
 

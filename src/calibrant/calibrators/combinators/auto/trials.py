@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
@@ -14,6 +14,8 @@ from calibrant.arrays import Vector
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.combinators.auto.folds import row_groups
 from calibrant.calibrators.combinators.chain import Chain
+from calibrant.calibrators.combinators.identity import Identity
+from calibrant.calibrators.scaling.temperature import TemperatureScaling
 from calibrant.calibrators.structured.structured_rows import NearbyPath
 from calibrant.calibrators.structured.structured_scaling import StructuredScaling
 from calibrant.errors import ParameterError
@@ -25,6 +27,7 @@ from calibrant.numerics.row_blocks import in_threads
 from calibrant.objective import RowSource
 
 __all__ = [
+    "GIVEN_UP",
     "IDENTITY",
     "STEPS",
     "Candidate",
@@ -48,6 +51,10 @@ VECTOR_STRENGTHS_OF_TWO: tuple[float, ...] = (10.0, 1.0, 0.1)
 MATRIX_STRENGTHS: tuple[float, ...] = (10.0, 1.0, 0.1)
 WEAK_STRENGTH, ROWS_FOR_WEAK_STRENGTH = 0.01, 1000
 MOST_CLASSES_OF_MATRIX = 200
+
+# Mean and standard deviation of the prior of an inverse temperature: most classifiers are over-confident. Chosen by
+# benchmarks/prior_of_automatic_choice.py.
+PRIOR = (0.7, 0.5)
 
 # Step functions, one per class, for scores of odd shapes.
 STEPS = ("isotonic", "isotonic-centered")
@@ -92,24 +99,26 @@ class Candidate:
 def default_candidates(data: LabelledPredictions | RowSource, *, thorough: bool = False) -> list[Candidate]:
     """Return the default candidates for the number of rows and classes, in order of cost and complexity.
 
-    They range from the identity, a temperature and increasing maps shared by all classes to class-wise terms at several
-    regularisation strengths. Two classes have binary maps instead of matrices. ``thorough`` adds slower methods of other
-    shapes.
+    They range from the identity, a temperature with a prior and an increasing map shared by all classes to class-wise terms
+    at several regularisation strengths. Two classes have binary maps instead of matrices. ``thorough`` adds slower methods
+    of other shapes.
     """
     n_classes, n_rows = data.n_classes, data.total_weight
-    names = [IDENTITY, "temperature", "shared-map"]
+    n_observed = int((data.class_weights > 0).sum())  # the class terms of the others are not fitted
+    names = ["shared-map"]
     if n_classes == 2:
         names += ["platt", "beta", "quadratic", "piecewise-linear", "piecewise-linear (mixing=0)"]
         names += _at(VECTOR_STRENGTHS_OF_TWO, "shared-vector")
     else:
         names += _at(VECTOR_STRENGTHS, "shared-vector")
         weak = (WEAK_STRENGTH,) if n_rows >= ROWS_FOR_WEAK_STRENGTH else ()
-        names += _at(MATRIX_STRENGTHS + weak, "shared-matrix") if n_classes <= MOST_CLASSES_OF_MATRIX else []
+        names += _at(MATRIX_STRENGTHS + weak, "shared-matrix") if n_observed <= MOST_CLASSES_OF_MATRIX else []
     if n_rows >= ROWS_FOR_STEPS and n_classes <= MOST_CLASSES_OF_STEPS:
         names.append("isotonic-centered")
     if thorough:
         names += FURTHER if n_classes <= MOST_CLASSES_OF_FURTHER else FURTHER[:1]
-    return [Candidate(name, _made(name)) for name in names]
+    simplest = [Candidate(IDENTITY, Identity()), Candidate("temperature", TemperatureScaling(prior=PRIOR))]
+    return simplest + [Candidate(name, _made(name)) for name in names]
 
 
 def _at(strengths: tuple[float, ...], name: str) -> list[str]:
@@ -150,6 +159,15 @@ def chosen_candidates(wanted: Any) -> list[Candidate]:
 
 
 Piece = tuple[LabelledPredictions, LabelledPredictions]
+
+Judged = tuple[Vector | None, str]
+"""Held-out losses, or None, and a note why."""
+
+GIVEN_UP = "given up: far worse than another regularisation strength on the first fold"
+
+# A strength is given up after the first fold if it has so many rows and the loss exceeds that of the best strength by so many
+# nats and standard errors.
+ROWS_OF_RACES, HOPELESS_EXCESS, HOPELESS_ERRORS = 200, 0.02, 5.0
 
 LOGGER = logging.getLogger("calibrant")
 
@@ -198,6 +216,8 @@ class Trials:
         Number of observations that the classifier itself misclassifies.
     rows : ndarray of shape (N,)
         Number of every held-out row in the data.
+    paths : dict
+        By family, the regularisation path of the first fold, where fits to all rows may start.
     """
 
     trials: list[Trial]
@@ -207,6 +227,7 @@ class Trials:
     n_observations: NDArray[np.intp]
     n_mistakes: int
     rows: NDArray[np.intp]
+    paths: dict[str, NearbyPath] = field(default_factory=dict)
 
     def standard_error(self, terms: Vector, rows: Any = slice(None)) -> float:
         """Return the standard error of a weighted mean of terms, one per chosen row, with clusters of duplicates or groups.
@@ -239,7 +260,7 @@ def evaluate_candidates(
     """Cross-validate all candidates.
 
     Structured maps that differ only in their regularisation strength are fitted along one path, and start where those of the
-    first fold ended. With a time budget, a
+    first fold ended. A strength that is far worse than another one on the first fold is given up. With a time budget, a
     candidate is skipped if its first fold shows that it would take too long, and so are all candidates after the budget is
     used up. The first two, the identity and its successor, are always evaluated.
 
@@ -264,29 +285,26 @@ def evaluate_candidates(
         for fold in folds
     ]
     trials: dict[str, Trial] = {}
+    paths: dict[str, NearbyPath] = {}
     start = perf_counter()
     fitted_together = families(candidates)
     for number, family in enumerate(fitted_together):
         began = perf_counter()
         # The first candidates are cheap.
         left = np.inf if time_budget is None or number < ALWAYS_TRIED else time_budget - (began - start)
-        losses, note = _judged(family, pieces, left, n_rows / data.n_rows)
+        judged, path = _judged(family, pieces, left, n_rows / data.n_rows)
+        if path is not None:
+            paths[family[0].family] = path
         seconds = perf_counter() - began
-        for candidate, own in zip(family, losses, strict=True):
-            possible = own is None or bool(np.isfinite(own).all())
-            trials[candidate.name] = Trial(
-                candidate,
-                own if possible else None,
-                seconds / len(family),
-                note if possible else "left out: it gave probability 0 to an observed class",
-            )
+        for candidate, (own, note) in zip(family, judged, strict=True):
+            trials[candidate.name] = Trial(candidate, own, seconds / len(family), note)
         names = ", ".join(one.name for one in family)
         # A handler can show the time left; the final fits count as one step.
         LOGGER.info(
             "%s: %.1f s %s",
             names,
             seconds,
-            note,
+            "; ".join(dict.fromkeys(note for _, note in judged if note)),
             extra={"done": number + 1, "total": len(fitted_together) + 1},
         )
     weights = np.concatenate(
@@ -317,6 +335,7 @@ def evaluate_candidates(
         n_observations,
         int(n_observations[is_mistake].sum()),
         rows,
+        paths,
     )
 
 
@@ -328,11 +347,10 @@ def _codes(groups: NDArray[Any]) -> NDArray[np.intp]:
 
 def _judged(
     family: Sequence[Candidate], pieces: Sequence[Piece], seconds_left: float, last_fits: float
-) -> tuple[list[Vector] | list[None], str]:
-    """Return the held-out losses of every candidate of a family, or None and the reason."""
-    nothing = [None] * len(family)
+) -> tuple[list[Judged], NearbyPath | None]:
+    """Return held-out losses and a note for every candidate of a family, and the path of the first fold."""
     if seconds_left <= 0:
-        return nothing, "left out: the time budget is used up"
+        return [(None, "left out: the time budget is used up")] * len(family), None
     began = perf_counter()
     try:
         with held_back():
@@ -340,17 +358,47 @@ def _judged(
             # The other folds cost the same, and the final fit to all rows more.
             expected = (perf_counter() - began) * (len(pieces) + last_fits)
             if expected > seconds_left:
-                return nothing, f"left out: it would take about {expected:.1f} s, longer than what is left"
+                note = f"left out: it would take about {expected:.1f} s, longer than what is left"
+                return [(None, note)] * len(family), None
+            behind = _far_behind(first)
+            kept = [candidate for candidate, one in zip(family, behind, strict=True) if not one]
             train = pieces[0][0]
             rest = in_threads(
-                lambda piece: _held_out(family, *piece, nearby)[0],
+                lambda piece: _held_out(kept, *piece, nearby)[0],
                 pieces[1:],
                 train.n_rows * train.n_classes,
             )
     except (ValueError, ArithmeticError, MemoryError) as error:
         # A candidate that cannot be fitted must not stop the others.
-        return nothing, f"failed: {error}"
-    return [np.concatenate(parts) for parts in zip(first, *rest, strict=True)], ""
+        return [(None, f"failed: {error}")] * len(family), None
+    others = iter(zip(*rest, strict=True))
+    found: list[Judged] = []
+    for own, one in zip(first, behind, strict=True):
+        if one:
+            found.append((None, GIVEN_UP))
+            continue
+        losses = np.concatenate([own, *next(others)])
+        possible = bool(np.isfinite(losses).all())
+        note = "" if possible else "left out: it gave probability 0 to an observed class"
+        found.append((losses if possible else None, note))
+    return found, nearby
+
+
+def _far_behind(losses: Sequence[Vector]) -> list[bool]:
+    """Return which candidates of a family are so much worse than the best one that other folds cannot change it.
+
+    >>> _far_behind([np.tile([0.0, 1.0], 200), np.tile([1.0, 2.1], 200), np.tile([0.0, 1.02], 200)])
+    [False, True, False]
+    """
+    best = min(losses, key=np.mean)
+    if len(best) < ROWS_OF_RACES or not np.isfinite(best).all():
+        return [False] * len(losses)
+    with np.errstate(invalid="ignore"):
+        excesses = [own - best for own in losses]
+    return [
+        bool(excess.mean() > max(HOPELESS_EXCESS, HOPELESS_ERRORS * excess.std() / len(best) ** 0.5))
+        for excess in excesses
+    ]
 
 
 def families(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
@@ -362,11 +410,13 @@ def families(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
     return list(grouped.values())
 
 
-def fitted_family(family: Sequence[Candidate], data: LabelledPredictions) -> list[Calibrator]:
-    """Return fitted copies of the candidates of a family."""
+def fitted_family(
+    family: Sequence[Candidate], data: LabelledPredictions, path: NearbyPath | None = None
+) -> list[Calibrator]:
+    """Return fitted copies of the candidates of a family; structured maps may start at a path of some of the rows."""
     first = family[0].calibrator
-    if len(family) > 1 and isinstance(first, StructuredScaling):
-        return list(clone(first).fit_path_labelled(data, _strengths(family), warn_of_absent=False))
+    if isinstance(first, StructuredScaling):
+        return [*clone(first).fit_path_labelled(data, _strengths(family), nearby=path, warn_of_absent=False)]
     return [clone(candidate.calibrator).fit_labelled(data, warn_of_absent=False) for candidate in family]
 
 
