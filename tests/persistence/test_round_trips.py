@@ -252,7 +252,11 @@ def test_the_file_is_an_npz_with_a_readable_header(tmp_path):
     assert header["schema_version"] == 2
     assert header["library_version"] == calibrant.__version__
     assert header["calibrator"]["class"] == "TemperatureScaling"
-    assert header["calibrator"]["parameters"] == {"loss": "log", "bounds": {"tuple": [1e-3, 1e3]}}
+    assert header["calibrator"]["parameters"] == {
+        "loss": "log",
+        "bounds": {"tuple": [1e-3, 1e3]},
+        "prior": None,
+    }
     number = header["calibrator"]["state"]["classes_"]["array"]
     with np.load(tmp_path / "calibrator.npz", allow_pickle=False) as arrays:
         assert arrays[f"array_{number}"].tolist() == ["bee", "cat"]

@@ -248,7 +248,7 @@ def _line_search(
         candidate = (weights + step) / (weights + step).sum()
         expansion = function.expand(candidate)
         # A step that hardly reduces the gap is dominated by rounding.
-        better = _gap(expansion, candidate) < _gap(current, weights) / 2
+        better = np.isfinite(expansion.value) and _gap(expansion, candidate) < _gap(current, weights) / 2
         return ((candidate, expansion) if better else None), 1
     low, high, length = 0.0, 1.0, 1.0
     for n_tries in range(1, MAX_TRIES + 1):

@@ -8,7 +8,6 @@ import inspect
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -237,8 +236,11 @@ def load_function(
         raise RecipeError(f"{where}: {error}") from error
     if not callable(function):
         raise RecipeError(f"{where}: {reference} is not a function, but {type(function).__name__}.")
-    with suppress(ValueError):  # Compiled code has no signature.
-        _check_call(where, reference, inspect.signature(function), parameters)
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # Compiled code has no signature.
+        return function  # type: ignore[no-any-return]
+    _check_call(where, reference, signature, parameters)
     return function  # type: ignore[no-any-return]
 
 

@@ -59,7 +59,7 @@ def test_parameters_of_the_base_are_reached_by_name(reduction):
 def test_the_base_is_cloned_not_fitted(reduction):
     base = TemperatureScaling()
     reduction(base).fit(*some_rows(3))
-    assert vars(base).keys() == {"loss", "bounds"}
+    assert vars(base).keys() == {"loss", "bounds", "prior"}
 
 
 @every_reduction

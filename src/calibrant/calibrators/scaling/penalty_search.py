@@ -2,20 +2,11 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from calibrant.arrays import Matrix, Vector
-from calibrant.calibrators.scaling.dense_affine import DenseFits
-from calibrant.objective import (
-    CrossEntropy,
-    Expansion,
-    FeatureRows,
-    FullMap,
-    Objective,
-    QuadraticPenalty,
-)
+from calibrant.objective import CrossEntropy, Expansion, FeatureRows, FullMap, Objective, QuadraticPenalty
 from calibrant.objective.curvature import Curvature, DenseCurvature
 from calibrant.solvers import Solution, Status
 from calibrant.solvers.newton_cg import newton_steps
@@ -56,9 +47,8 @@ class FoldFits:
     complementary: bool = False
     curvature: Curvature | None = None
     losses: dict[Strengths, Vector] = field(default_factory=dict)
-    _means: dict[Strengths, float] = field(default_factory=dict)
     _thetas: dict[Strengths, list[Vector]] = field(default_factory=dict)
-    _ends: dict[Strengths, list[Any]] = field(default_factory=dict)
+    _ends: dict[Strengths, list[Expansion]] = field(default_factory=dict)
     _common: Vector | None = None
     _reference: list[Expansion] = field(default_factory=list)
 
@@ -67,9 +57,6 @@ class FoldFits:
         self._test = [self._objective(test) for _, test in self.folds]
         self._shares = np.array([objective.total_weight for objective in self._test])
         self._shares /= self._shares.sum()
-        is_small = all(DenseFits.is_worthwhile(train) for train, _ in self.folds) and not self._is_close
-        self._fits: list[Any] = [DenseFits(train) for train, _ in self.folds] if is_small else self._train  # type: ignore[arg-type]
-        self._judges: list[Any] = [DenseFits(test) for _, test in self.folds] if is_small else self._test  # type: ignore[arg-type]
 
     def loss(self, strengths: Strengths) -> float:
         """Return the mean held-out log-loss over all rows; folds are fitted once."""
@@ -80,15 +67,14 @@ class FoldFits:
             self.losses[strengths] = np.array(
                 [
                     objective.data_loss(theta)
-                    for objective, theta in zip(self._judges, self._thetas[strengths], strict=True)
+                    for objective, theta in zip(self._test, self._thetas[strengths], strict=True)
                 ]
             )
-            self._means[strengths] = float(self._shares @ self.losses[strengths])
             # A result holds a softmax as large as the rows: keep only possible starts of further fits.
             if ends:
                 self._ends[strengths] = ends
             self._ends = {kept: self._ends[kept] for kept in (self.best(), strengths) if kept in self._ends}
-        return self._means[strengths]
+        return float(self._shares @ self.losses[strengths])
 
     def solutions(self, strengths: Strengths, tolerance: float) -> list[Solution]:
         """Return the exact fits of all folds at evaluated strengths."""
@@ -117,18 +103,12 @@ class FoldFits:
         """Return the mean parameters of the folds at evaluated strengths, a start for a fit to all rows."""
         return np.asarray(np.mean(self._thetas[strengths], axis=0))
 
-    @property
-    def _is_close(self) -> bool:
-        """Whether the fit of every fold is so close to that of all rows that a Newton step leads from one to the other."""
-        # P parameters of n rows are P / 2n nats from where all rows would put them.
-        return self.complementary and self.logit_map.n_parameters <= 2 * SEARCH_TOLERANCE * self.rows.n_rows
-
     def _from_reference(self, strengths: Strengths) -> list[Vector]:
         """Return one Newton step of every fold from the common place, if all gain little; else nothing.
 
         Then rows need not be read: gradients and Hessians of all folds at the common place are known.
         """
-        if not self._thetas and self._fits is self._train:
+        if not self._thetas:
             self._set_reference(strengths)
         penalty = self.penalty(*strengths)
         thetas = []
@@ -140,14 +120,12 @@ class FoldFits:
             thetas.append(start.theta + step)
         return thetas
 
-    def _fitted(self, strengths: Strengths) -> list[Any]:
+    def _fitted(self, strengths: Strengths) -> list[Expansion]:
         """Return the fits of all folds, to the accuracy of a comparison."""
         penalty = self.penalty(*strengths)
-        if self._fits is not self._train:
-            pairs = zip(self._fits, self._nearest(strengths), strict=True)
-            return [fits.fitted(start, penalty) for fits, start in pairs]
+        starts = self._nearest(strengths)
         fitted = []
-        for objective, start in zip(self._train, self._nearest(strengths), strict=True):
+        for objective, start in zip(self._train, starts, strict=True):
             penalised = objective.with_penalty(penalty)
             with penalised.open():
                 _, end, _ = newton_steps(
@@ -159,21 +137,27 @@ class FoldFits:
             fitted.append(end)
         return fitted
 
-    def _nearest(self, strengths: Strengths) -> list[Any]:
+    def _nearest(self, strengths: Strengths) -> list[Expansion]:
         """Return the fits of all folds at the nearest evaluated strengths, or a first start for each."""
         if not self._thetas:
-            common = self.start if self._common is None else self._common
-            return [fits.expand(common) for fits in self._fits]
+            assert self._common is not None
+            return [objective.expand(self._common) for objective in self._train]
 
-        tried = list(self._thetas)
-        decades = np.abs(np.log10(np.maximum(tried, 1e-300)) - np.log10(np.maximum(strengths, 1e-300))).sum(
-            axis=1
-        )
-        # Among equally near points of the lattice take the first, not one that rounding selects.
-        nearest = tried[int(np.argmin(decades.round(6)))]
+        def decades(other: Strengths) -> float:
+            apart = sum(
+                abs(np.log10(max(a, 1e-300)) - np.log10(max(b, 1e-300)))
+                for a, b in zip(strengths, other, strict=True)
+            )
+            # Among equally near points of the lattice take the first, not one that rounding selects.
+            return round(float(apart), 6)
+
+        nearest = min(self._thetas, key=decades)
         if nearest in self._ends:
             return self._ends[nearest]
-        return [fits.expand(theta) for fits, theta in zip(self._fits, self._thetas[nearest], strict=True)]
+        return [
+            objective.expand(theta)
+            for objective, theta in zip(self._train, self._thetas[nearest], strict=True)
+        ]
 
     def _set_reference(self, strengths: Strengths) -> None:
         """Fit all rows, which is close to the fit of every fold, and so is its curvature."""
@@ -182,7 +166,9 @@ class FoldFits:
             _, end, _ = newton_steps(whole, whole.expand(self.start), tolerance=SEARCH_TOLERANCE)
             self.curvature = end.curvature()
         self._common = end.theta
-        if self._is_close and isinstance(self.curvature, DenseCurvature):
+        # P parameters of n rows are P / 2n nats from where all rows would put them.
+        is_close = self.logit_map.n_parameters <= 2 * SEARCH_TOLERANCE * self.rows.n_rows
+        if is_close and self.complementary and isinstance(self.curvature, DenseCurvature):
             self._reference = self._expansions(end.theta)
 
     def _expansions(self, theta: Vector) -> list[Expansion]:
@@ -202,7 +188,7 @@ class FoldFits:
 
     def best(self) -> Strengths:
         """Return the strengths with the lowest held-out loss; the stronger penalty if equal."""
-        return min(self._means, key=lambda strengths: (self._means[strengths], -strengths[0], -strengths[1]))
+        return min(self.losses, key=lambda strengths: (self.loss(strengths), -strengths[0], -strengths[1]))
 
     def _objective(self, rows: FeatureRows, exact: bool = True) -> Objective:
         return Objective(CrossEntropy(), self.logit_map, rows, exact=exact)
